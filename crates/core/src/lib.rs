@@ -4,4 +4,24 @@
 //! nothing asynchronous: time and ids come in with the call.
 
 pub mod action;
+pub mod approval;
+pub mod canonical;
+pub mod event;
+pub mod id;
+pub mod limits;
 pub mod presentation;
+pub mod principal;
+pub mod refusal;
+pub mod requirement;
+pub mod run;
+pub mod time;
+
+pub use action::{Action, Digest, Kind};
+pub use approval::{Approval, Change, Command, Phase};
+pub use canonical::Canonical;
+pub use event::Event;
+pub use id::{ApprovalId, ClaimId, EpochId, PrincipalId, RunId};
+pub use principal::Principal;
+pub use refusal::Refusal;
+pub use run::{Fence, Run};
+pub use time::Time;

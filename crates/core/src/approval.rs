@@ -1,0 +1,370 @@
+//! One approval: its facts, its phases, and the only function that moves it from one to the next.
+//!
+//! Owns every transition. Does not know how a record is stored, sent or shown.
+
+use serde::{Deserialize, Serialize};
+
+use crate::action::{Action, Digest, Kind};
+use crate::canonical::Canonical;
+use crate::event::Event;
+use crate::id::{ApprovalId, ClaimId, EpochId, PrincipalId, RunId};
+use crate::presentation::Presentation;
+use crate::principal::{Principal, PrincipalKind};
+use crate::refusal::Refusal;
+use crate::requirement::{Decision, Requirement};
+use crate::run::Fence;
+use crate::time::Time;
+
+mod transition;
+
+pub use transition::{Bound, Change, Command};
+
+/// The durable record of one request for permission.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Approval {
+    /// Derived from what is asked and by which run: see [`Action::id`].
+    pub id: ApprovalId,
+    /// Where the caller stopped.
+    pub kind: Kind,
+    /// The action's locator within its run or caller.
+    pub boundary: String,
+    /// What a decision binds to.
+    pub digest: Digest,
+    /// The frozen content. Kept for a stored run, which runs it; dropped for a live process, which holds it.
+    pub content: Option<Canonical>,
+    /// What reviewers are shown.
+    pub presentation: Presentation,
+    /// The requester's own words. Shown apart from the action and marked as such.
+    pub reason: Option<String>,
+    /// Where the request came from, in the requester's words.
+    pub source: Source,
+    /// Who asked, authenticated.
+    pub requester: Actor,
+    /// What waits behind this.
+    pub binding: Binding,
+    /// What it takes to end it.
+    pub requirement: Requirement,
+    /// When it became durable.
+    pub created_at: Time,
+    /// When silence becomes a deny. Exactly then counts as past.
+    pub expires_at: Time,
+    /// The answers so far.
+    pub votes: Vec<Vote>,
+    /// Where it stands.
+    pub phase: Phase,
+}
+
+/// Where a request came from, as the requester tells it. Shown, never trusted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Source {
+    /// The agent's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The session's label.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The task within the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<String>,
+    /// The model's id for the tool call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+    /// The tool's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_name: Option<String>,
+}
+
+/// An authenticated identity as a record remembers it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Actor {
+    /// The identity.
+    #[serde(with = "as_text")]
+    pub id: PrincipalId,
+    /// Its kind at the time.
+    #[serde(with = "kind_name")]
+    pub kind: PrincipalKind,
+    /// What reviewers call it.
+    pub label: String,
+}
+
+impl Actor {
+    /// Whether this is the authority acting by itself.
+    pub fn is_authority(&self) -> bool {
+        self.kind == PrincipalKind::Authority
+    }
+}
+
+impl From<&Principal> for Actor {
+    fn from(by: &Principal) -> Self {
+        Self { id: by.id.clone(), kind: by.kind, label: by.label.clone() }
+    }
+}
+
+/// What waits behind an approval.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Binding {
+    /// A live process, by its epoch. Its end cancels the request.
+    Runtime(EpochId),
+    /// A stored run. The request outlives every process.
+    Checkpoint(RunId),
+}
+
+/// One reviewer's answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Vote {
+    /// The answer.
+    pub decision: Decision,
+    /// Who gave it.
+    pub voter: Actor,
+    /// When.
+    pub at: Time,
+    /// Why, in the reviewer's words.
+    pub reason: Option<String>,
+}
+
+/// Where an approval stands. Every phase but `Pending` is terminal; everything but `Allowed` is a deny.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Nobody has answered and there is time left.
+    Pending,
+    /// A person allowed it. The allow may have been spent.
+    Allowed {
+        /// Which allow.
+        decision: Decision,
+        /// When and by whom.
+        end: End,
+        /// The claim that spent it.
+        claim: Option<Claim>,
+    },
+    /// A person, or the state of the record itself, denied it.
+    Denied(End),
+    /// Nobody answered in time.
+    Expired(End),
+    /// What waited behind it is gone, or the requester withdrew it.
+    Cancelled(End),
+}
+
+/// The terminal fact: when, by whom and why. Never changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// When.
+    pub at: Time,
+    /// By whom.
+    pub by: Actor,
+    /// Why.
+    pub reason: TerminalReason,
+}
+
+/// Why a request ended. Closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TerminalReason {
+    /// A person answered.
+    User,
+    /// The deadline passed.
+    Timeout,
+    /// The gateway that held it ended.
+    GatewayRestart,
+    /// The process that asked ended.
+    CallerLost,
+    /// The requester called it off.
+    Withdrawn,
+    /// The stored record does not decode.
+    StorageCorrupt,
+}
+
+impl TerminalReason {
+    /// Every reason.
+    pub const ALL: [TerminalReason; 6] =
+        [Self::User, Self::Timeout, Self::GatewayRestart, Self::CallerLost, Self::Withdrawn, Self::StorageCorrupt];
+
+    /// The reason's name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Timeout => "timeout",
+            Self::GatewayRestart => "gateway-restart",
+            Self::CallerLost => "caller-lost",
+            Self::Withdrawn => "withdrawn",
+            Self::StorageCorrupt => "storage-corrupt",
+        }
+    }
+}
+
+/// The use of an allow. There is at most one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The claimer's name for its attempt.
+    pub id: ClaimId,
+    /// When it was made.
+    pub at: Time,
+    /// The run's fence when it was made, for a stored run.
+    pub fence: Option<Fence>,
+    /// What came of it.
+    pub receipt: Option<Receipt>,
+}
+
+/// What came of a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// The outcome.
+    pub outcome: Outcome,
+    /// When it became known.
+    pub at: Time,
+    /// More, in the claimer's words.
+    pub detail: Option<String>,
+}
+
+/// The outcome of a claimed action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It ran and succeeded.
+    Succeeded,
+    /// It ran, or was tried, and failed.
+    Failed,
+    /// Its holder is gone and never said.
+    Unknown,
+}
+
+impl Outcome {
+    /// Every outcome.
+    pub const ALL: [Outcome; 3] = [Outcome::Succeeded, Outcome::Failed, Outcome::Unknown];
+
+    /// The outcome's name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Outcome::Succeeded => "succeeded",
+            Outcome::Failed => "failed",
+            Outcome::Unknown => "unknown",
+        }
+    }
+}
+
+/// Where an approval stands, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// Waiting for an answer.
+    Pending,
+    /// Allowed.
+    Allowed,
+    /// Denied.
+    Denied,
+    /// Its time passed.
+    Expired,
+    /// Called off.
+    Cancelled,
+}
+
+impl Status {
+    /// Every status.
+    pub const ALL: [Status; 5] = [Self::Pending, Self::Allowed, Self::Denied, Self::Expired, Self::Cancelled];
+
+    /// The status's name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Status::Pending => "pending",
+            Status::Allowed => "allowed",
+            Status::Denied => "denied",
+            Status::Expired => "expired",
+            Status::Cancelled => "cancelled",
+        }
+    }
+
+    /// The status of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Status::ALL.into_iter().find(|status| status.as_str() == name)
+    }
+}
+
+/// A request that has been checked and prepared: all that an approval needs but its requester and its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Draft {
+    /// What would be done.
+    pub action: Action,
+    /// What reviewers will be shown, derived from the action.
+    pub presentation: Presentation,
+    /// The requester's own words.
+    pub reason: Option<String>,
+    /// Where it came from.
+    pub source: Source,
+    /// What waits behind it.
+    pub binding: Binding,
+    /// What it takes.
+    pub requirement: Requirement,
+    /// How long until silence denies, in milliseconds.
+    pub timeout_ms: i64,
+}
+
+impl Approval {
+    /// Where it stands, in one word.
+    pub fn status(&self) -> Status {
+        match self.phase {
+            Phase::Pending => Status::Pending,
+            Phase::Allowed { .. } => Status::Allowed,
+            Phase::Denied(_) => Status::Denied,
+            Phase::Expired(_) => Status::Expired,
+            Phase::Cancelled(_) => Status::Cancelled,
+        }
+    }
+
+    /// The terminal fact, once there is one.
+    pub fn end(&self) -> Option<&End> {
+        match &self.phase {
+            Phase::Pending => None,
+            Phase::Allowed { end, .. } | Phase::Denied(end) | Phase::Expired(end) | Phase::Cancelled(end) => Some(end),
+        }
+    }
+
+    /// The terminal answer: which allow, or deny for every other end.
+    pub fn decision(&self) -> Option<Decision> {
+        match self.phase {
+            Phase::Pending => None,
+            Phase::Allowed { decision, .. } => Some(decision),
+            Phase::Denied(_) | Phase::Expired(_) | Phase::Cancelled(_) => Some(Decision::Deny),
+        }
+    }
+
+    /// The claim that spent the allow.
+    pub fn claim(&self) -> Option<&Claim> {
+        match &self.phase {
+            Phase::Allowed { claim, .. } => claim.as_ref(),
+            Phase::Pending | Phase::Denied(_) | Phase::Expired(_) | Phase::Cancelled(_) => None,
+        }
+    }
+
+    /// The content for `reader`: only who may decide it, and only when it is what a stored run will run.
+    pub fn content_for(&self, reader: &Principal) -> Option<&Canonical> {
+        self.content.as_ref().filter(|_| reader.may_review())
+    }
+}
+
+mod as_text {
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+    use std::{fmt::Display, str::FromStr};
+
+    pub fn serialize<T: Display, S: Serializer>(value: &T, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(value)
+    }
+
+    pub fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(d: D) -> Result<T, D::Error> {
+        String::deserialize(d)?.parse().map_err(D::Error::custom)
+    }
+}
+
+mod kind_name {
+    use super::PrincipalKind;
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub fn serialize<S: Serializer>(value: &PrincipalKind, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_str(value.as_str())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<PrincipalKind, D::Error> {
+        let name = String::deserialize(d)?;
+        PrincipalKind::from_name(&name).ok_or_else(|| D::Error::custom("no such kind of principal"))
+    }
+}

@@ -1,0 +1,310 @@
+//! Commands and what they change: the state machine of an approval.
+
+use super::{
+    Action, Actor, Approval, Binding, Claim, ClaimId, Decision, Digest, Draft, End, Event, Fence, Outcome, Phase,
+    Principal, Receipt, Refusal, TerminalReason, Time, Vote,
+};
+
+/// What somebody wants done to an approval.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Answer it.
+    Vote {
+        /// The answer.
+        decision: Decision,
+        /// The digest that the reviewer was shown.
+        digest: Digest,
+        /// Why.
+        reason: Option<String>,
+    },
+    /// End it because its deadline has passed.
+    Expire,
+    /// Call it off.
+    Cancel {
+        /// Why: the requester withdrew it, or what waited behind it is gone.
+        reason: TerminalReason,
+    },
+    /// Spend its allow.
+    Claim {
+        /// The claimer's name for this attempt. The same again is the same attempt.
+        claim_id: ClaimId,
+        /// The digest of what the claimer is about to run.
+        digest: Digest,
+        /// The run's fence that the claimer holds, for a stored run.
+        fence: Option<Fence>,
+    },
+    /// Say what came of its claim.
+    Settle {
+        /// The claim.
+        claim_id: ClaimId,
+        /// What came of it.
+        outcome: Outcome,
+        /// More, in the claimer's words.
+        detail: Option<String>,
+    },
+}
+
+/// What is known, under the lock, about what waits behind an approval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// A live process renews its lease.
+    Live,
+    /// The gateway's own epoch has ended or lapsed.
+    GatewayGone,
+    /// The caller's epoch has ended or lapsed, or there never was one.
+    CallerGone,
+    /// A stored run, with its current fence and whether somebody holds its lease now.
+    Run {
+        /// The run's current fence.
+        fence: Fence,
+        /// Whether its lease is live.
+        held: bool,
+    },
+}
+
+/// What a command changed. Written as one: the record and the facts that follow from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The record as it is now.
+    pub approval: Approval,
+    /// What became true. Empty when nothing changed: the same command had been applied before.
+    pub events: Vec<Event>,
+}
+
+impl Change {
+    /// Whether anything changed.
+    pub fn applied(&self) -> bool {
+        !self.events.is_empty()
+    }
+}
+
+impl Approval {
+    /// A new, pending approval.
+    pub fn open(draft: Draft, by: &Principal, now: Time) -> Change {
+        let run = match &draft.binding {
+            Binding::Checkpoint(run) => run.as_str().to_owned(),
+            // Callers without an epoch of their own share the gateway's: the requester keeps their ids apart.
+            Binding::Runtime(epoch) => format!("{epoch}/{}", by.id),
+        };
+        let keeps_content = matches!(draft.binding, Binding::Checkpoint(_));
+        let approval = Approval {
+            id: draft.action.id(&run),
+            kind: draft.action.kind(),
+            boundary: draft.action.boundary().to_owned(),
+            digest: draft.action.digest(),
+            content: keeps_content.then(|| Action::content(&draft.action).clone()),
+            presentation: draft.presentation,
+            reason: draft.reason,
+            source: draft.source,
+            requester: Actor::from(by),
+            binding: draft.binding,
+            requirement: draft.requirement,
+            created_at: now,
+            expires_at: now.plus_ms(draft.timeout_ms),
+            votes: Vec::new(),
+            phase: Phase::Pending,
+        };
+        Change { approval, events: vec![Event::Opened] }
+    }
+
+    /// What time and the state of the binding have already decided, whether or not anybody wrote it down.
+    /// `None` when the record says all there is to say.
+    pub fn reconcile(&self, bound: Bound, now: Time) -> Option<Change> {
+        let authority = Principal::authority();
+        let due = match &self.phase {
+            Phase::Pending if self.expires_at.reached_at(now) => Command::Expire,
+            Phase::Pending => match bound {
+                Bound::GatewayGone => Command::Cancel { reason: TerminalReason::GatewayRestart },
+                Bound::CallerGone => Command::Cancel { reason: TerminalReason::CallerLost },
+                Bound::Live | Bound::Run { .. } => return None,
+            },
+            Phase::Allowed { claim: Some(claim @ Claim { receipt: None, .. }), .. } if !claim.is_held(bound) => {
+                let detail = Some("the process that claimed it ended without saying what came of it".to_owned());
+                Command::Settle { claim_id: claim.id.clone(), outcome: Outcome::Unknown, detail }
+            }
+            Phase::Allowed { .. } | Phase::Denied(_) | Phase::Expired(_) | Phase::Cancelled(_) => return None,
+        };
+        self.apply(due, &authority, bound, now).ok()
+    }
+
+    /// Applies a command. Total: every command in every phase has an answer, and the only way into another
+    /// phase is through here.
+    ///
+    /// The caller has loaded `by`, `bound` and `now` in the transaction that will write the change, so
+    /// authority, lease, fence and deadline are all judged under the lock.
+    ///
+    /// # Errors
+    /// A [`Refusal`] says why nothing changed.
+    pub fn apply(&self, command: Command, by: &Principal, bound: Bound, now: Time) -> Result<Change, Refusal> {
+        if !by.may_see(&self.requester.id) {
+            return Err(Refusal::NotFound);
+        }
+        match command {
+            Command::Vote { decision, digest, reason } => self.vote(decision, digest, reason, by, bound, now),
+            Command::Expire => self.expire(by, now),
+            Command::Cancel { reason } => self.cancel(reason, by, now),
+            Command::Claim { claim_id, digest, fence } => self.spend(claim_id, digest, fence, by, bound, now),
+            Command::Settle { claim_id, outcome, detail } => self.settle(&claim_id, outcome, detail, by, now),
+        }
+    }
+
+    fn vote(
+        &self,
+        decision: Decision,
+        digest: Digest,
+        reason: Option<String>,
+        by: &Principal,
+        bound: Bound,
+        now: Time,
+    ) -> Result<Change, Refusal> {
+        if !by.may_review() || by.id == self.requester.id {
+            return Err(Refusal::NotAReviewer);
+        }
+        if digest != self.digest {
+            return Err(Refusal::StaleDigest);
+        }
+        match &self.phase {
+            Phase::Pending if self.expires_at.reached_at(now) => Err(Refusal::Expired),
+            Phase::Pending if matches!(bound, Bound::GatewayGone | Bound::CallerGone) => Err(Refusal::Cancelled),
+            Phase::Pending if !self.requirement.allowed_decisions.contains(&decision) => {
+                Err(Refusal::DecisionNotOffered)
+            }
+            Phase::Pending if self.requirement.reason_required && reason.is_none() => Err(Refusal::ReasonRequired),
+            Phase::Pending => {
+                let end = End { at: now, by: Actor::from(by), reason: TerminalReason::User };
+                let mut next = self.clone();
+                next.votes.push(Vote { decision, voter: Actor::from(by), at: now, reason });
+                next.phase = match decision {
+                    Decision::AllowOnce | Decision::AllowAlways => Phase::Allowed { decision, end, claim: None },
+                    Decision::Deny => Phase::Denied(end),
+                };
+                Ok(next.ended(vec![Event::Voted { decision }]))
+            }
+            Phase::Allowed { decision: stands, .. } if *stands == decision => Ok(self.unchanged()),
+            Phase::Denied(_) if decision == Decision::Deny => Ok(self.unchanged()),
+            Phase::Allowed { .. } | Phase::Denied(_) => Err(Refusal::AlreadyDecided),
+            Phase::Expired(_) => Err(Refusal::Expired),
+            Phase::Cancelled(_) => Err(Refusal::Cancelled),
+        }
+    }
+
+    fn expire(&self, by: &Principal, now: Time) -> Result<Change, Refusal> {
+        match self.phase {
+            Phase::Pending if !Actor::from(by).is_authority() => Err(Refusal::NotAReviewer),
+            Phase::Pending if !self.expires_at.reached_at(now) => Err(Refusal::NotAllowed),
+            Phase::Pending => {
+                let mut next = self.clone();
+                next.phase = Phase::Expired(End { at: now, by: Actor::from(by), reason: TerminalReason::Timeout });
+                Ok(next.ended(Vec::new()))
+            }
+            Phase::Expired(_) => Ok(self.unchanged()),
+            Phase::Allowed { .. } | Phase::Denied(_) => Err(Refusal::AlreadyDecided),
+            Phase::Cancelled(_) => Err(Refusal::Cancelled),
+        }
+    }
+
+    fn cancel(&self, reason: TerminalReason, by: &Principal, now: Time) -> Result<Change, Refusal> {
+        let of_authority = Actor::from(by).is_authority();
+        if !of_authority && (by.id != self.requester.id && !by.may_review()) {
+            return Err(Refusal::NotTheRequester);
+        }
+        match self.phase {
+            Phase::Pending if !of_authority && self.expires_at.reached_at(now) => Err(Refusal::Expired),
+            Phase::Pending => {
+                let mut next = self.clone();
+                next.phase = Phase::Cancelled(End { at: now, by: Actor::from(by), reason });
+                Ok(next.ended(Vec::new()))
+            }
+            Phase::Cancelled(_) => Ok(self.unchanged()),
+            Phase::Expired(_) => Err(Refusal::Expired),
+            Phase::Allowed { .. } | Phase::Denied(_) => Err(Refusal::AlreadyDecided),
+        }
+    }
+
+    fn spend(
+        &self,
+        claim_id: ClaimId,
+        digest: Digest,
+        fence: Option<Fence>,
+        by: &Principal,
+        bound: Bound,
+        now: Time,
+    ) -> Result<Change, Refusal> {
+        if by.id != self.requester.id {
+            return Err(Refusal::NotTheRequester);
+        }
+        if digest != self.digest {
+            return Err(Refusal::StaleDigest);
+        }
+        let Phase::Allowed { decision, end, claim } = &self.phase else {
+            return Err(Refusal::NotAllowed);
+        };
+        match bound {
+            Bound::Live => {}
+            // The same claim asked again stays answered: its reply was lost, or its holder is slow.
+            Bound::GatewayGone | Bound::CallerGone if claim.as_ref().is_some_and(|c| c.id == claim_id) => {}
+            Bound::GatewayGone | Bound::CallerGone => return Err(Refusal::EpochLapsed),
+            Bound::Run { fence: current, .. } if fence == Some(current) => {}
+            Bound::Run { .. } => return Err(Refusal::FenceLapsed),
+        }
+        let (claim, event) = match claim {
+            None => (Claim { id: claim_id, at: now, fence, receipt: None }, Event::Claimed),
+            Some(claim) if claim.id != claim_id => return Err(Refusal::AlreadyClaimed),
+            Some(claim) if claim.fence == fence => return Ok(self.unchanged()),
+            Some(claim) => (Claim { fence, ..claim.clone() }, Event::ClaimTaken),
+        };
+        let mut next = self.clone();
+        next.phase = Phase::Allowed { decision: *decision, end: end.clone(), claim: Some(claim) };
+        Ok(Change { approval: next, events: vec![event] })
+    }
+
+    fn settle(
+        &self,
+        claim_id: &ClaimId,
+        outcome: Outcome,
+        detail: Option<String>,
+        by: &Principal,
+        now: Time,
+    ) -> Result<Change, Refusal> {
+        if by.id != self.requester.id && !Actor::from(by).is_authority() {
+            return Err(Refusal::NotTheRequester);
+        }
+        let Phase::Allowed { decision, end, claim: Some(claim) } = &self.phase else {
+            return Err(Refusal::NotClaimed);
+        };
+        if claim.id != *claim_id {
+            return Err(Refusal::NotClaimed);
+        }
+        match &claim.receipt {
+            Some(receipt) if receipt.outcome == outcome => return Ok(self.unchanged()),
+            // What the claimer says late replaces only what nobody knew.
+            Some(receipt) if receipt.outcome != Outcome::Unknown => return Err(Refusal::AlreadySettled),
+            Some(_) | None => {}
+        }
+        let claim = Claim { receipt: Some(Receipt { outcome, at: now, detail }), ..claim.clone() };
+        let mut next = self.clone();
+        next.phase = Phase::Allowed { decision: *decision, end: end.clone(), claim: Some(claim) };
+        Ok(Change { approval: next, events: vec![Event::Settled { outcome }] })
+    }
+
+    fn unchanged(&self) -> Change {
+        Change { approval: self.clone(), events: Vec::new() }
+    }
+
+    fn ended(self, mut events: Vec<Event>) -> Change {
+        let reason = self.end().map(|end| end.reason);
+        events.extend(reason.map(|reason| Event::Resolved { status: self.status(), reason }));
+        Change { approval: self, events }
+    }
+}
+
+impl Claim {
+    /// Whether the process that made this claim still stands behind it.
+    fn is_held(&self, bound: Bound) -> bool {
+        match bound {
+            Bound::Live => true,
+            Bound::GatewayGone | Bound::CallerGone => false,
+            Bound::Run { fence, held } => held && self.fence == Some(fence),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Every bound of the system, in one place. A request past a bound is refused, never cut.
+
+pub use crate::presentation::{COMMAND_DISPLAY_LIMIT, DISPLAY_LIMIT};
+
+/// Longest text a caller may give as a reason or a receipt's detail, in characters.
+pub const REASON_CHARS: usize = 4_096;
+/// Longest name (agent, session, task, tool, run, boundary, claim), in characters.
+pub const NAME_CHARS: usize = 512;
+/// Longest boundary, in characters: a round names every task on both of its sides.
+pub const BOUNDARY_CHARS: usize = 16_384;
+/// Largest frozen content, in bytes of canonical JSON.
+pub const CONTENT_BYTES: usize = 1 << 20;
+/// Largest HTTP body, in bytes. Larger than the content it carries.
+pub const BODY_BYTES: usize = 4 << 20;
+/// Shortest and longest life of a request, in milliseconds.
+pub const TIMEOUT_MS: std::ops::RangeInclusive<i64> = 1..=30 * DAY_MS;
+/// How long a request of a live process waits when it names no timeout, in milliseconds.
+pub const RUNTIME_TIMEOUT_MS: i64 = 10 * MINUTE_MS;
+/// How long a request of a stored run waits when it names no timeout, in milliseconds.
+pub const CHECKPOINT_TIMEOUT_MS: i64 = 7 * DAY_MS;
+/// How long a caller's or gateway's epoch lives without renewal, in milliseconds.
+pub const RUNTIME_LEASE_MS: i64 = 30_000;
+/// How long a run's lease lives without renewal, in milliseconds.
+pub const RUN_LEASE_MS: i64 = 10_000;
+/// Longest single wait for a decision over HTTP, in milliseconds. Waiters ask again.
+pub const WAIT_MS: i64 = 60_000;
+/// Most approvals on one page of a list, and the default.
+pub const PAGE_ITEMS: u32 = 100;
+/// Approvals on a page when the caller names no number.
+pub const PAGE_ITEMS_DEFAULT: u32 = 50;
+/// Most events one append may carry.
+pub const APPEND_EVENTS: usize = 256;
+/// Most approvals one append may open.
+pub const APPEND_APPROVALS: usize = 64;
+/// Largest journal event, in bytes of JSON.
+pub const EVENT_BYTES: usize = 1 << 20;
+/// Most events one read of a journal returns.
+pub const EVENTS_PAGE: u32 = 1_000;
+/// Longest idempotency key, in characters.
+pub const IDEMPOTENCY_KEY_CHARS: usize = 255;
+/// How long a reviewer stays signed in to the page, in milliseconds.
+pub const PAGE_SESSION_MS: i64 = 12 * 60 * MINUTE_MS;
+
+const MINUTE_MS: i64 = 60_000;
+const DAY_MS: i64 = 24 * 60 * MINUTE_MS;
+
+const _: () = {
+    assert!(BODY_BYTES > CONTENT_BYTES * 2, "a body holds content with room for escapes");
+    assert!(COMMAND_DISPLAY_LIMIT <= DISPLAY_LIMIT && DISPLAY_LIMIT < CONTENT_BYTES);
+    assert!(RUNTIME_TIMEOUT_MS <= CHECKPOINT_TIMEOUT_MS && CHECKPOINT_TIMEOUT_MS <= *TIMEOUT_MS.end());
+    assert!(RUN_LEASE_MS < RUNTIME_LEASE_MS && RUNTIME_LEASE_MS < WAIT_MS);
+    assert!(PAGE_ITEMS_DEFAULT <= PAGE_ITEMS);
+};

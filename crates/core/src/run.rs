@@ -1,0 +1,185 @@
+//! A stored run: who holds it, and the rules by which its journal grows.
+//!
+//! Owns lease, fence and append rules. What the events mean is the runner's; here they are text in order.
+
+use crate::id::{PrincipalId, RunId};
+use crate::limits::RUN_LEASE_MS;
+use crate::principal::Principal;
+use crate::refusal::Refusal;
+use crate::time::Time;
+
+/// Counts who has held a run. A holder with an older number is stale and can do nothing more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fence(pub u64);
+
+/// Where a run stands, as its last holder left it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RunState {
+    /// Somebody works on it, or was working when it died.
+    Running,
+    /// It waits for reviewers; nobody needs to hold it.
+    Suspended,
+    /// It stopped where a call's outcome is unknown. A person must look.
+    Unknown,
+    /// It ended well.
+    Finished,
+    /// It ended with an error.
+    Failed,
+}
+
+impl RunState {
+    /// Every state.
+    pub const ALL: [RunState; 5] = [Self::Running, Self::Suspended, Self::Unknown, Self::Finished, Self::Failed];
+
+    /// The state's name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            RunState::Running => "running",
+            RunState::Suspended => "suspended",
+            RunState::Unknown => "unknown",
+            RunState::Finished => "finished",
+            RunState::Failed => "failed",
+        }
+    }
+
+    /// The state of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        RunState::ALL.into_iter().find(|state| state.as_str() == name)
+    }
+
+    /// Whether the journal is closed.
+    pub const fn is_final(self) -> bool {
+        matches!(self, RunState::Finished | RunState::Failed)
+    }
+
+    /// Whether a holder that leaves the run in this state keeps its lease.
+    const fn keeps_lease(self) -> bool {
+        matches!(self, RunState::Running)
+    }
+}
+
+/// The authority's record of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Its id, unique over all owners.
+    pub id: RunId,
+    /// Who created it. Nobody else may touch it.
+    pub owner: PrincipalId,
+    /// The agent that runs, as its owner calls it.
+    pub agent: String,
+    /// Where it stands.
+    pub state: RunState,
+    /// The current holder's number. Zero before the first lease.
+    pub fence: Fence,
+    /// Until when the current holder is believed to live. `None` when nobody holds it.
+    pub held_until: Option<Time>,
+    /// The number of the last event of its journal. Events count from 1.
+    pub last_seq: u64,
+    /// When it was created.
+    pub created_at: Time,
+    /// When it last changed.
+    pub updated_at: Time,
+}
+
+/// What a holder, or somebody who would be one, wants of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunCommand {
+    /// Take it: refused while somebody else's lease is live.
+    Lease,
+    /// Keep it.
+    Renew {
+        /// The holder's number.
+        fence: Fence,
+    },
+    /// Let it go, so that the next holder need not wait for the lease to lapse.
+    Release {
+        /// The holder's number.
+        fence: Fence,
+    },
+    /// Add to its journal.
+    Append {
+        /// The holder's number.
+        fence: Fence,
+        /// The last event that the holder knows of.
+        after: u64,
+        /// How many events are added.
+        count: u64,
+        /// Where the run stands with them.
+        state: RunState,
+    },
+}
+
+impl Run {
+    /// A new run that nobody holds.
+    pub fn create(id: RunId, agent: String, by: &Principal, now: Time) -> Self {
+        Self {
+            id,
+            owner: by.id.clone(),
+            agent,
+            state: RunState::Running,
+            fence: Fence(0),
+            held_until: None,
+            last_seq: 0,
+            created_at: now,
+            updated_at: now,
+        }
+    }
+
+    /// Whether somebody's lease is live.
+    pub fn is_held(&self, now: Time) -> bool {
+        self.held_until.is_some_and(|until| !until.reached_at(now))
+    }
+
+    /// Applies a command. Only the owner is answered; to others the run does not exist.
+    ///
+    /// A lapsed lease alone does not stop its holder: as long as nobody has taken the next fence, no two
+    /// processes can act, and a holder that was merely slow goes on.
+    ///
+    /// # Errors
+    /// A [`Refusal`] says why nothing changed.
+    pub fn apply(&self, command: RunCommand, by: &Principal, now: Time) -> Result<Run, Refusal> {
+        if by.id != self.owner {
+            return Err(Refusal::NotFound);
+        }
+        let mut next = self.clone();
+        next.updated_at = now;
+        match command {
+            RunCommand::Lease => {
+                if let Some(until) = self.held_until.filter(|_| self.is_held(now)) {
+                    return Err(Refusal::RunHeld { lapses_in_ms: until.ms_after(now) });
+                }
+                next.fence = Fence(self.fence.0 + 1);
+                next.held_until = Some(now.plus_ms(RUN_LEASE_MS));
+            }
+            RunCommand::Renew { fence } => {
+                self.check_fence(fence)?;
+                next.held_until = Some(now.plus_ms(RUN_LEASE_MS));
+            }
+            RunCommand::Release { fence } => {
+                self.check_fence(fence)?;
+                next.held_until = None;
+            }
+            RunCommand::Append { fence, after, count, state } => {
+                self.check_fence(fence)?;
+                if self.state.is_final() {
+                    return Err(Refusal::RunEnded);
+                }
+                if after != self.last_seq {
+                    return Err(Refusal::JournalMoved);
+                }
+                next.last_seq = self.last_seq + count;
+                next.state = state;
+                next.held_until = state.keeps_lease().then(|| now.plus_ms(RUN_LEASE_MS));
+            }
+        }
+        Ok(next)
+    }
+
+    /// Whether `fence` is the current holder's, who may open requests and claim.
+    ///
+    /// # Errors
+    /// [`Refusal::FenceLapsed`] if another process has taken the run over, or nobody ever held it.
+    pub fn check_fence(&self, fence: Fence) -> Result<(), Refusal> {
+        if fence == self.fence && fence.0 > 0 { Ok(()) } else { Err(Refusal::FenceLapsed) }
+    }
+}

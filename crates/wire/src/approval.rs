@@ -1,0 +1,364 @@
+//! What callers are told of an approval.
+
+use holdgate_core::action::reference;
+use holdgate_core::approval::{self as domain, Actor, Outcome, Status, TerminalReason};
+use holdgate_core::presentation::{Fact, Presentation, visible};
+use holdgate_core::requirement::Decision;
+use holdgate_core::{Kind, Principal};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+/// An approval as one reader sees it.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Approval {
+    /// Its durable id.
+    pub id: String,
+    /// A short name for places where the id does not fit.
+    #[serde(rename = "ref")]
+    pub reference: String,
+    /// Where the caller stopped.
+    #[schema(value_type = String)]
+    pub kind: Kind,
+    /// Where it stands.
+    #[schema(value_type = String)]
+    pub status: Status,
+    /// SHA-256 of the frozen action, 64 hex digits. Every decision and claim names it.
+    pub digest: String,
+    /// The reviewer page, relative to the gateway.
+    pub url_path: String,
+    /// The reviewer page, absolute. Only when a gateway serves it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// When it became durable, in Unix milliseconds.
+    pub created_at_ms: i64,
+    /// When silence becomes a deny, in Unix milliseconds.
+    pub expires_at_ms: i64,
+    /// Who asked, authenticated.
+    pub requester: Identity,
+    /// The requester's own words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_reason: Option<String>,
+    /// The whole action, safe to show.
+    pub presentation: PresentationView,
+    /// The frozen content, for who may decide it, when a stored run waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Object)]
+    pub content: Option<Box<RawValue>>,
+    /// What it takes.
+    pub requirement: Requirement,
+    /// The answers so far.
+    pub votes: Vec<Vote>,
+    /// Where the request came from, in the requester's words.
+    pub source: Source,
+    /// The terminal answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub decision: Option<Decision>,
+    /// Why it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub terminal_reason: Option<TerminalReason>,
+    /// When it ended, in Unix milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resolved_at_ms: Option<i64>,
+    /// Who ended it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resolver: Option<Identity>,
+    /// The claim that spent its allow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claim: Option<Claim>,
+    /// What came of the claim.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Receipt>,
+}
+
+/// An identity as records name it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Identity {
+    /// `administrator`, `agent` or `authority`.
+    pub kind: String,
+    /// What reviewers call it.
+    pub label: String,
+}
+
+/// What a reviewer is shown. Every text in it is safe to display.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PresentationView {
+    /// Where the caller stopped.
+    #[schema(value_type = String)]
+    pub kind: Kind,
+    /// Verb, object, blast radius.
+    pub headline: String,
+    /// The command line, for `exec`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command_text: Option<String>,
+    /// The tool, for `tool`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_name: Option<String>,
+    /// The whole action, piece by piece.
+    pub facts: Vec<FactView>,
+    /// What deserves a second look.
+    pub flags: Vec<String>,
+}
+
+/// One piece of the action.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FactView {
+    /// What it is.
+    pub label: String,
+    /// Its value.
+    pub text: String,
+}
+
+/// What it takes to end the request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Requirement {
+    /// How many distinct people must allow.
+    pub approvals: u32,
+    /// Whether the requester may be one of them.
+    pub requester_may_decide: bool,
+    /// Whether an answer must say why.
+    pub reason_required: bool,
+    /// The answers that are offered.
+    #[schema(value_type = Vec<String>)]
+    pub allowed_decisions: Vec<Decision>,
+}
+
+/// One reviewer's answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Vote {
+    /// The answer.
+    #[schema(value_type = String)]
+    pub decision: Decision,
+    /// Who gave it.
+    pub voter: Identity,
+    /// When, in Unix milliseconds.
+    pub at_ms: i64,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Where a request came from, in the requester's words.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Source {
+    /// The agent's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The session's label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The task within the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<String>,
+    /// The model's id for the tool call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+    /// The tool's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_name: Option<String>,
+}
+
+/// The use of an allow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Claim {
+    /// The claimer's name for its attempt.
+    pub claim_id: String,
+    /// When, in Unix milliseconds.
+    pub at_ms: i64,
+}
+
+/// What came of a claim.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Receipt {
+    /// `succeeded`, `failed`, or `unknown` when its holder is gone and never said.
+    #[schema(value_type = String)]
+    pub outcome: Outcome,
+    /// When it became known, in Unix milliseconds.
+    pub at_ms: i64,
+    /// More, in the claimer's words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+/// The answer to a decision.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Decided {
+    /// False when the same answer stood already.
+    pub applied: bool,
+    /// The record as it is now.
+    pub approval: Approval,
+}
+
+/// One page of a list, newest first.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovalPage {
+    /// The approvals.
+    pub items: Vec<Approval>,
+    /// Where the next page begins; null on the last.
+    pub next_cursor: Option<String>,
+}
+
+/// The reviewer page of an approval, relative to the gateway.
+pub fn url_path(id: &str) -> String {
+    format!("/approve/{id}")
+}
+
+impl Approval {
+    /// What `reader` is told of `approval`. `base` is the gateway's own address, if one serves pages.
+    pub fn of(approval: &domain::Approval, reader: &Principal, base: Option<&str>) -> Self {
+        let end = approval.end();
+        let url_path = url_path(approval.id.as_str());
+        let content = approval.content_for(reader).and_then(|c| RawValue::from_string(c.as_str().to_owned()).ok());
+        Self {
+            id: approval.id.to_string(),
+            reference: reference(approval.kind, &approval.id),
+            kind: approval.kind,
+            status: approval.status(),
+            digest: approval.digest.to_hex(),
+            url: base.map(|base| format!("{base}{url_path}")),
+            url_path,
+            created_at_ms: approval.created_at.as_ms(),
+            expires_at_ms: approval.expires_at.as_ms(),
+            requester: (&approval.requester).into(),
+            request_reason: safe(&approval.reason),
+            presentation: (&approval.presentation).into(),
+            content,
+            requirement: Requirement {
+                approvals: 1,
+                requester_may_decide: false,
+                reason_required: approval.requirement.reason_required,
+                allowed_decisions: approval.requirement.allowed_decisions.clone(),
+            },
+            votes: approval.votes.iter().map(Vote::from).collect(),
+            source: (&approval.source).into(),
+            decision: approval.decision(),
+            terminal_reason: end.map(|end| end.reason),
+            resolved_at_ms: end.map(|end| end.at.as_ms()),
+            resolver: end.map(|end| (&end.by).into()),
+            claim: approval.claim().map(Claim::from),
+            receipt: approval.claim().and_then(|claim| claim.receipt.as_ref()).map(Receipt::from),
+        }
+    }
+
+    /// What is told of a record that does not decode: nothing but that it counts as denied.
+    pub fn corrupt(id: &str, base: Option<&str>) -> Self {
+        let headline = "This record cannot be read; it counts as denied";
+        let authority = Actor::from(&Principal::authority());
+        Self {
+            id: id.to_owned(),
+            reference: String::new(),
+            kind: Kind::Plugin,
+            status: Status::Denied,
+            digest: "0".repeat(64),
+            url_path: url_path(id),
+            url: base.map(|base| format!("{base}{}", url_path(id))),
+            created_at_ms: 0,
+            expires_at_ms: 0,
+            requester: (&authority).into(),
+            request_reason: None,
+            presentation: PresentationView {
+                kind: Kind::Plugin,
+                headline: headline.to_owned(),
+                command_text: None,
+                tool_name: None,
+                facts: Vec::new(),
+                flags: vec!["The stored row is damaged. The gateway's log says how.".to_owned()],
+            },
+            content: None,
+            requirement: Requirement {
+                approvals: 1,
+                requester_may_decide: false,
+                reason_required: false,
+                allowed_decisions: vec![Decision::Deny],
+            },
+            votes: Vec::new(),
+            source: Source::default(),
+            decision: Some(Decision::Deny),
+            terminal_reason: Some(TerminalReason::StorageCorrupt),
+            resolved_at_ms: None,
+            resolver: Some((&authority).into()),
+            claim: None,
+            receipt: None,
+        }
+    }
+
+    /// Whether the request has ended.
+    pub fn is_terminal(&self) -> bool {
+        self.status != Status::Pending
+    }
+
+    /// The reason that came with the answer, if one did.
+    pub fn answer_reason(&self) -> Option<&str> {
+        self.votes.last().and_then(|vote| vote.reason.as_deref())
+    }
+}
+
+fn safe(text: &Option<String>) -> Option<String> {
+    text.as_deref().map(visible)
+}
+
+impl From<&Actor> for Identity {
+    fn from(actor: &Actor) -> Self {
+        Self { kind: actor.kind.as_str().to_owned(), label: visible(&actor.label) }
+    }
+}
+
+impl From<&Presentation> for PresentationView {
+    fn from(shown: &Presentation) -> Self {
+        Self {
+            kind: shown.kind,
+            headline: shown.headline.clone(),
+            command_text: shown.command_text.clone(),
+            tool_name: shown.tool_name.clone(),
+            facts: shown.facts.iter().map(FactView::from).collect(),
+            flags: shown.flags.clone(),
+        }
+    }
+}
+
+impl From<&Fact> for FactView {
+    fn from(fact: &Fact) -> Self {
+        Self { label: fact.label.clone(), text: fact.text.clone() }
+    }
+}
+
+impl From<&domain::Vote> for Vote {
+    fn from(vote: &domain::Vote) -> Self {
+        let voter = (&vote.voter).into();
+        Self { decision: vote.decision, voter, at_ms: vote.at.as_ms(), reason: safe(&vote.reason) }
+    }
+}
+
+impl From<&domain::Source> for Source {
+    fn from(source: &domain::Source) -> Self {
+        Self {
+            agent: safe(&source.agent),
+            session: safe(&source.session),
+            task_id: safe(&source.task_id),
+            tool_call_id: safe(&source.tool_call_id),
+            tool_name: safe(&source.tool_name),
+        }
+    }
+}
+
+impl From<&domain::Claim> for Claim {
+    fn from(claim: &domain::Claim) -> Self {
+        Self { claim_id: claim.id.to_string(), at_ms: claim.at.as_ms() }
+    }
+}
+
+impl From<&domain::Receipt> for Receipt {
+    fn from(receipt: &domain::Receipt) -> Self {
+        Self { outcome: receipt.outcome, at_ms: receipt.at.as_ms(), detail: safe(&receipt.detail) }
+    }
+}
