@@ -35,7 +35,14 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 6] = [Kind::Exec, Kind::Plugin, Kind::Tool, Kind::Dispatch, Kind::Round, Kind::Plan];
+    pub const ALL: [Kind; 6] = [
+        Kind::Exec,
+        Kind::Plugin,
+        Kind::Tool,
+        Kind::Dispatch,
+        Kind::Round,
+        Kind::Plan,
+    ];
 
     /// The kind's name.
     pub const fn as_str(self) -> &'static str {
@@ -72,7 +79,10 @@ impl FromStr for Kind {
 
     fn from_str(text: &str) -> Result<Self, InvalidId> {
         let found = Kind::ALL.into_iter().find(|kind| kind.as_str() == text);
-        found.ok_or(InvalidId { what: "kind", why: "it is one of exec, plugin, tool, dispatch, round, plan" })
+        found.ok_or(InvalidId {
+            what: "kind",
+            why: "it is one of exec, plugin, tool, dispatch, round, plan",
+        })
     }
 }
 
@@ -96,8 +106,15 @@ impl FromStr for Digest {
     type Err = InvalidId;
 
     fn from_str(text: &str) -> Result<Self, InvalidId> {
-        let invalid = InvalidId { what: "digest", why: "it is 64 lowercase hex digits" };
-        if text.len() != 64 || !text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)) {
+        let invalid = InvalidId {
+            what: "digest",
+            why: "it is 64 lowercase hex digits",
+        };
+        if text.len() != 64
+            || !text
+                .bytes()
+                .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+        {
             return Err(invalid);
         }
         let mut bytes = [0; 32];
@@ -165,7 +182,12 @@ impl Action {
             return Err(NotFrozen::TooLarge { bytes });
         }
         let digest = digest(kind.scope(), boundary, &content);
-        Ok(Self { kind, boundary: boundary.to_owned(), content, digest })
+        Ok(Self {
+            kind,
+            boundary: boundary.to_owned(),
+            content,
+            digest,
+        })
     }
 
     /// The action's kind.
@@ -199,14 +221,21 @@ fn digest(scope: &str, boundary: &str, content: &Canonical) -> Digest {
     // The keys of {boundary, content, scope} are in canonical order and the content is canonical
     // already, so the canonical form of the whole is put together from its parts.
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
-    let text = format!(r#"{{"boundary":{},"content":{},"scope":{}}}"#, quoted(boundary), content.as_str(), quoted(scope));
+    let text = format!(
+        r#"{{"boundary":{},"content":{},"scope":{}}}"#,
+        quoted(boundary),
+        content.as_str(),
+        quoted(scope)
+    );
     Digest::of(text.as_bytes())
 }
 
 fn id(run: &str, scope: &str, boundary: &str, digest: Digest) -> ApprovalId {
     let locator = format!("{}\n{scope}\n{boundary}\n{digest}", trimmed(run));
     let hex = Digest::of(locator.as_bytes()).to_hex();
-    format!("apr_{}", &hex[..32]).parse().expect("32 hex digits follow apr_")
+    format!("apr_{}", &hex[..32])
+        .parse()
+        .expect("32 hex digits follow apr_")
 }
 
 /// A short name for an approval where the id does not fit: base64url SHA-256 of kind, NUL, id.
@@ -217,7 +246,10 @@ pub fn reference(kind: Kind, id: &ApprovalId) -> String {
 fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let nibble = |n: u8| char::from(DIGITS[usize::from(n)]);
-    bytes.iter().flat_map(|b| [nibble(b >> 4), nibble(b & 15)]).collect()
+    bytes
+        .iter()
+        .flat_map(|b| [nibble(b >> 4), nibble(b & 15)])
+        .collect()
 }
 
 #[cfg(test)]
@@ -244,7 +276,12 @@ mod tests {
         for line in lines {
             let vector: Vector = serde_json::from_str(line).unwrap();
             let kind = Kind::of_scope(&vector.scope).unwrap();
-            let action = Action::freeze(kind, &vector.boundary, Canonical::parse(vector.content.get()).unwrap()).unwrap();
+            let action = Action::freeze(
+                kind,
+                &vector.boundary,
+                Canonical::parse(vector.content.get()).unwrap(),
+            )
+            .unwrap();
             assert_eq!(action.digest().to_hex(), vector.request_hash, "{line}");
             assert_eq!(action.id(&vector.run_id).as_str(), vector.id, "{line}");
             count += 1;
@@ -265,13 +302,19 @@ mod tests {
             assert_ne!(other.id("r"), base.id("r"));
         }
         assert_ne!(base.id("r"), base.id("s"));
-        assert_eq!(Action::freeze(Kind::Tool, " t:c\u{FEFF}", content(" { } ")).unwrap(), base);
+        assert_eq!(
+            Action::freeze(Kind::Tool, " t:c\u{FEFF}", content(" { } ")).unwrap(),
+            base
+        );
     }
 
     #[test]
     fn the_separator_cannot_be_smuggled_into_a_boundary() {
         for bad in ["", "  ", "a\nb", &"x".repeat(BOUNDARY_CHARS + 1)] {
-            assert!(matches!(Action::freeze(Kind::Exec, bad, Canonical::parse("{}").unwrap()), Err(NotFrozen::Boundary(_))));
+            assert!(matches!(
+                Action::freeze(Kind::Exec, bad, Canonical::parse("{}").unwrap()),
+                Err(NotFrozen::Boundary(_))
+            ));
         }
     }
 

@@ -97,7 +97,11 @@ impl Actor {
 
 impl From<&Principal> for Actor {
     fn from(by: &Principal) -> Self {
-        Self { id: by.id.clone(), kind: by.kind, label: by.label.clone() }
+        Self {
+            id: by.id.clone(),
+            kind: by.kind,
+            label: by.label.clone(),
+        }
     }
 }
 
@@ -177,8 +181,14 @@ pub enum TerminalReason {
 
 impl TerminalReason {
     /// Every reason.
-    pub const ALL: [TerminalReason; 6] =
-        [Self::User, Self::Timeout, Self::GatewayRestart, Self::CallerLost, Self::Withdrawn, Self::StorageCorrupt];
+    pub const ALL: [TerminalReason; 6] = [
+        Self::User,
+        Self::Timeout,
+        Self::GatewayRestart,
+        Self::CallerLost,
+        Self::Withdrawn,
+        Self::StorageCorrupt,
+    ];
 
     /// The reason's name.
     pub const fn as_str(self) -> &'static str {
@@ -261,7 +271,13 @@ pub enum Status {
 
 impl Status {
     /// Every status.
-    pub const ALL: [Status; 5] = [Self::Pending, Self::Allowed, Self::Denied, Self::Expired, Self::Cancelled];
+    pub const ALL: [Status; 5] = [
+        Self::Pending,
+        Self::Allowed,
+        Self::Denied,
+        Self::Expired,
+        Self::Cancelled,
+    ];
 
     /// The status's name.
     pub const fn as_str(self) -> &'static str {
@@ -276,7 +292,9 @@ impl Status {
 
     /// The status of that name.
     pub fn from_name(name: &str) -> Option<Self> {
-        Status::ALL.into_iter().find(|status| status.as_str() == name)
+        Status::ALL
+            .into_iter()
+            .find(|status| status.as_str() == name)
     }
 }
 
@@ -315,7 +333,10 @@ impl Approval {
     pub fn end(&self) -> Option<&End> {
         match &self.phase {
             Phase::Pending => None,
-            Phase::Allowed { end, .. } | Phase::Denied(end) | Phase::Expired(end) | Phase::Cancelled(end) => Some(end),
+            Phase::Allowed { end, .. }
+            | Phase::Denied(end)
+            | Phase::Expired(end)
+            | Phase::Cancelled(end) => Some(end),
         }
     }
 
@@ -350,7 +371,9 @@ mod as_text {
         s.collect_str(value)
     }
 
-    pub fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(d: D) -> Result<T, D::Error> {
+    pub fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(
+        d: D,
+    ) -> Result<T, D::Error> {
         String::deserialize(d)?.parse().map_err(D::Error::custom)
     }
 }

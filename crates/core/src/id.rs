@@ -84,7 +84,11 @@ id!(
 
 fn approval(text: &str) -> Result<(), &'static str> {
     let hex = text.strip_prefix("apr_").ok_or("it starts with apr_")?;
-    if hex.len() == 32 && hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)) {
+    if hex.len() == 32
+        && hex
+            .bytes()
+            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    {
         Ok(())
     } else {
         Err("apr_ is followed by 32 lowercase hex digits")
@@ -119,7 +123,13 @@ mod tests {
     fn an_approval_id_has_one_spelling() {
         let good = "apr_543a5a464fc6270ec21193dab48f42fa";
         assert_eq!(good.parse::<ApprovalId>().unwrap().as_str(), good);
-        for bad in ["", "apr_", "apr_543A5a464fc6270ec21193dab48f42fa", "543a5a464fc6270ec21193dab48f42fa", "apr_543a5a464fc6270ec21193dab48f42fa0"] {
+        for bad in [
+            "",
+            "apr_",
+            "apr_543A5a464fc6270ec21193dab48f42fa",
+            "543a5a464fc6270ec21193dab48f42fa",
+            "apr_543a5a464fc6270ec21193dab48f42fa0",
+        ] {
             assert!(bad.parse::<ApprovalId>().is_err(), "{bad}");
         }
     }

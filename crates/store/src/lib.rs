@@ -223,6 +223,8 @@ pub struct Seen {
     pub stored: Stored,
     /// What waits behind it.
     pub bound: Bound,
+    /// Its place in the list of all: when it was created, and its id.
+    pub place: (Time, ApprovalId),
 }
 
 /// Which approvals to list.

@@ -30,7 +30,7 @@ pub fn perform<L: Ledger>(ledger: &mut L, op: Op, now: Time) -> Result<Outcome, 
         Op::Sweep { limit } => tx.sweep(limit)?,
         Op::PutCredential { hash, principal } => {
             tx.ledger.put_credential(hash, &principal, now)?;
-            done()
+            Ok(Outcome::Committed(Answer::Done))
         }
         Op::OpenPageSession { hash, by, lasts_ms } => tx.open_page_session(hash, &by, lasts_ms)?,
     };
@@ -231,7 +231,7 @@ impl<L: Ledger> Transaction<'_, L> {
             return Ok(Err(Refusal::NotAReviewer.into()));
         }
         self.ledger.put_page_session(hash, &by.id, self.now.plus_ms(lasts_ms), self.now)?;
-        Ok(Ok(done()))
+        Ok(Ok(Outcome::Committed(Answer::Done)))
     }
 
     /// The identity, if it still is one.
@@ -290,8 +290,4 @@ impl<L: Ledger> Transaction<'_, L> {
             },
         })
     }
-}
-
-fn done() -> Result<Outcome, Refused> {
-    Ok(Outcome::Committed(Answer::Done))
 }

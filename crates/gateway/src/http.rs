@@ -1,0 +1,71 @@
+//! The route table. What each call does is `holdgate-authority`'s; only here are HTTP's words for it.
+
+mod approvals;
+mod guard;
+mod openapi;
+mod pages;
+mod problem;
+mod runs;
+mod system;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::routing::{get, post};
+use holdgate_core::limits::BODY_BYTES;
+use tokio::sync::watch;
+
+use crate::Gateway;
+
+/// What every handler may use.
+#[derive(Clone)]
+pub(crate) struct App {
+    pub(crate) gateway: Gateway,
+    /// The name of the page's cookie. Browsers share cookies between the ports of a host; the port keeps two
+    /// gateways' apart.
+    pub(crate) cookie: String,
+    pub(crate) stopping: watch::Receiver<bool>,
+}
+
+/// The whole application: the guard stands before the routes, so that a request under a foreign name learns
+/// nothing about them.
+pub(crate) fn app(gateway: Gateway, port: u16, stopping: watch::Receiver<bool>) -> Router {
+    let app = App {
+        gateway,
+        cookie: format!("holdgate-{port}"),
+        stopping,
+    };
+    let routes = Router::new()
+        .route(
+            "/v1/approvals",
+            post(approvals::create).get(approvals::list),
+        )
+        .route("/v1/approvals/{id}", get(approvals::read))
+        .route("/v1/approvals/{id}/wait", get(approvals::wait))
+        .route("/v1/approvals/{id}/decision", post(approvals::decide))
+        .route("/v1/approvals/{id}/claim", post(approvals::claim))
+        .route("/v1/approvals/{id}/receipt", post(approvals::settle))
+        .route("/v1/approvals/{id}/cancel", post(approvals::cancel))
+        .route("/v1/runtimes", post(runs::start_runtime))
+        .route("/v1/runtimes/{epoch}/renew", post(runs::renew_runtime))
+        .route("/v1/runs", post(runs::create))
+        .route("/v1/runs/{id}", get(runs::read))
+        .route("/v1/runs/{id}/lease", post(runs::lease))
+        .route(
+            "/v1/runs/{id}/events",
+            post(runs::append).get(runs::journal),
+        )
+        .route("/approve/{id}", get(pages::approve))
+        .route("/sign-in", post(pages::sign_in))
+        .route("/assets/{name}", get(pages::asset))
+        .route("/healthz", get(system::health))
+        .route("/metrics", get(system::metrics))
+        .route("/openapi.json", get(openapi::document))
+        .fallback(problem::no_such_call)
+        .method_not_allowed_fallback(problem::wrong_method)
+        .layer(axum::middleware::from_fn(system::measure))
+        .layer(DefaultBodyLimit::max(BODY_BYTES))
+        .with_state(app);
+    Router::new()
+        .fallback_service(routes)
+        .layer(axum::middleware::from_fn(guard::check))
+}

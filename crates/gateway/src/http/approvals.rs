@@ -1,0 +1,208 @@
+//! The calls on approvals.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use holdgate_authority::{Authority, Error, Local};
+use holdgate_core::limits::WAIT_MS;
+use holdgate_wire::{
+    Approval, ApprovalPage, Cancel, Claim, Code, CreateApproval, Decide, Decided, ListApprovals,
+    MakeClaim, Problem, Settle,
+};
+use serde::Deserialize;
+
+use super::App;
+use super::problem::{Body, HttpError, Id, Params, json};
+use crate::auth;
+
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// Who reads: by token or by the page's cookie.
+pub(super) async fn reader(app: &App, headers: &HeaderMap) -> Result<Local, HttpError> {
+    Ok(auth::authenticate(app, headers).await?.0)
+}
+
+/// Who changes something: by token, or by the page's cookie together with the page's own header.
+pub(super) async fn writer(app: &App, headers: &HeaderMap) -> Result<Local, HttpError> {
+    let (local, means) = auth::authenticate(app, headers).await?;
+    auth::check_csrf(app, headers, means)?;
+    Ok(local)
+}
+
+/// Asks for permission.
+#[utoipa::path(post, path = "/v1/approvals", request_body = CreateApproval, params(
+    ("Idempotency-Key" = Option<String>, Header, description = "Makes the call safe to repeat")), responses(
+    (status = 201, body = Approval), (status = 200, description = "The same had been asked before", body = Approval),
+    (status = "default", body = Problem)))]
+pub(super) async fn create(
+    State(app): State<App>,
+    headers: HeaderMap,
+    Body(request): Body<CreateApproval>,
+) -> Result<Response, HttpError> {
+    let caller = writer(&app, &headers).await?;
+    let key = match headers.get(IDEMPOTENCY_KEY).map(|key| key.to_str()) {
+        None => None,
+        Some(Ok(key)) => Some(key),
+        Some(Err(_)) => {
+            return Err(
+                Problem::new(Code::InvalidRequest, "Idempotency-Key: it is not ASCII").into(),
+            );
+        }
+    };
+    let created = caller.create(request, key).await?;
+    if created.is_new {
+        metrics::counter!("holdgate_approvals_requested_total", "kind" => created.approval.kind.as_str()).increment(1);
+    }
+    Ok(json(
+        if created.is_new {
+            StatusCode::CREATED
+        } else {
+            StatusCode::OK
+        },
+        &created.approval,
+    ))
+}
+
+/// Lists approvals, newest first.
+#[utoipa::path(get, path = "/v1/approvals", params(ListApprovals),
+    responses((status = 200, body = ApprovalPage), (status = "default", body = Problem)))]
+pub(super) async fn list(
+    State(app): State<App>,
+    headers: HeaderMap,
+    Params(query): Params<ListApprovals>,
+) -> Result<Response, HttpError> {
+    Ok(json(
+        StatusCode::OK,
+        &reader(&app, &headers).await?.list(query).await?,
+    ))
+}
+
+/// Reads an approval.
+#[utoipa::path(get, path = "/v1/approvals/{id}", params(("id" = String, Path)),
+    responses((status = 200, body = Approval), (status = "default", body = Problem)))]
+pub(super) async fn read(
+    State(app): State<App>,
+    headers: HeaderMap,
+    Id(id): Id,
+) -> Result<Response, HttpError> {
+    Ok(json(
+        StatusCode::OK,
+        &reader(&app, &headers).await?.get(&id).await?,
+    ))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Wait {
+    timeout_ms: Option<i64>,
+}
+
+/// Waits for an approval's end.
+#[utoipa::path(get, path = "/v1/approvals/{id}/wait", params(("id" = String, Path),
+    ("timeoutMs" = Option<i64>, Query, description = "At most 60000, which is also the default")), responses(
+    (status = 200, description = "It has ended", body = Approval),
+    (status = 202, description = "The time is up and it has not", body = Approval),
+    (status = "default", body = Problem)))]
+pub(super) async fn wait(
+    State(app): State<App>,
+    headers: HeaderMap,
+    Id(id): Id,
+    Params(wait): Params<Wait>,
+) -> Result<Response, HttpError> {
+    let timeout_ms = wait.timeout_ms.unwrap_or(WAIT_MS);
+    if !(0..=WAIT_MS).contains(&timeout_ms) {
+        return Err(Problem::new(
+            Code::InvalidRequest,
+            format!("timeoutMs: it is not between 0 and {WAIT_MS}"),
+        )
+        .into());
+    }
+    let caller = reader(&app, &headers).await?;
+    let approval = tokio::select! {
+        approval = caller.wait(&id, Duration::from_millis(timeout_ms.unsigned_abs())) => approval?,
+        // A gateway that stops tells waiters how things stand; they ask again and find its successor.
+        () = crate::stopped(app.stopping.clone()) => caller.get(&id).await?,
+    };
+    Ok(json(
+        if approval.is_terminal() {
+            StatusCode::OK
+        } else {
+            StatusCode::ACCEPTED
+        },
+        &approval,
+    ))
+}
+
+/// Answers an approval.
+#[utoipa::path(post, path = "/v1/approvals/{id}/decision", params(("id" = String, Path)), request_body = Decide,
+    responses((status = 200, body = Decided), (status = "default", body = Problem)))]
+pub(super) async fn decide(
+    State(app): State<App>,
+    headers: HeaderMap,
+    Id(id): Id,
+    Body(decision): Body<Decide>,
+) -> Result<Response, HttpError> {
+    let caller = writer(&app, &headers).await?;
+    let answer = decision.decision.as_str();
+    let decided = caller.decide(&id, decision).await;
+    let result = match &decided {
+        Ok(decided) if decided.applied => "applied",
+        Ok(_) => "repeated",
+        Err(Error::Problem(problem)) if problem.code == Code::AlreadyDecided => "lost",
+        Err(_) => "refused",
+    };
+    metrics::counter!("holdgate_decisions_total", "decision" => answer, "result" => result)
+        .increment(1);
+    Ok(json(StatusCode::OK, &decided?))
+}
+
+/// Spends an allow.
+#[utoipa::path(post, path = "/v1/approvals/{id}/claim", params(("id" = String, Path)), request_body = MakeClaim,
+    responses((status = 200, body = inline(ClaimAnswer)), (status = "default", body = Problem)))]
+pub(super) async fn claim(
+    State(app): State<App>,
+    headers: HeaderMap,
+    Id(id): Id,
+    Body(claim): Body<MakeClaim>,
+) -> Result<Response, HttpError> {
+    let claim = writer(&app, &headers).await?.claim(&id, claim).await?;
+    metrics::counter!("holdgate_claims_total").increment(1);
+    Ok(json(StatusCode::OK, &ClaimAnswer { claim }))
+}
+
+#[derive(serde::Serialize, utoipa::ToSchema)]
+pub(super) struct ClaimAnswer {
+    claim: Claim,
+}
+
+/// Says what came of a claim.
+#[utoipa::path(post, path = "/v1/approvals/{id}/receipt", params(("id" = String, Path)), request_body = Settle,
+    responses((status = 200, body = Approval), (status = "default", body = Problem)))]
+pub(super) async fn settle(
+    State(app): State<App>,
+    headers: HeaderMap,
+    Id(id): Id,
+    Body(settle): Body<Settle>,
+) -> Result<Response, HttpError> {
+    Ok(json(
+        StatusCode::OK,
+        &writer(&app, &headers).await?.settle(&id, settle).await?,
+    ))
+}
+
+/// Calls a request off.
+#[utoipa::path(post, path = "/v1/approvals/{id}/cancel", params(("id" = String, Path)), request_body = Cancel,
+    responses((status = 200, body = Approval), (status = "default", body = Problem)))]
+pub(super) async fn cancel(
+    State(app): State<App>,
+    headers: HeaderMap,
+    Id(id): Id,
+    Body(cancel): Body<Cancel>,
+) -> Result<Response, HttpError> {
+    Ok(json(
+        StatusCode::OK,
+        &writer(&app, &headers).await?.cancel(&id, cancel).await?,
+    ))
+}
