@@ -16,6 +16,8 @@ use crate::run::Fence;
 use crate::time::Time;
 
 mod transition;
+#[cfg(test)]
+mod transition_tests;
 
 pub use transition::{Bound, Change, Command};
 

@@ -202,3 +202,69 @@ impl Run {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::principal::PrincipalKind;
+
+    fn owner() -> Principal {
+        Principal { id: "agent".parse().unwrap(), kind: PrincipalKind::Agent, label: "agent".to_owned() }
+    }
+
+    fn at(ms: i64) -> Time {
+        Time::from_ms(ms)
+    }
+
+    fn run() -> Run {
+        Run::create("r".parse().unwrap(), "a".to_owned(), &owner(), at(0))
+    }
+
+    fn append(fence: u64, after: u64, state: RunState) -> RunCommand {
+        RunCommand::Append { fence: Fence(fence), after, count: 2, state }
+    }
+
+    #[test]
+    fn one_process_holds_a_run_and_a_successor_makes_it_stale() {
+        let first = run().apply(RunCommand::Lease, &owner(), at(0)).unwrap();
+        let held = first.apply(RunCommand::Lease, &owner(), at(RUN_LEASE_MS - 1));
+        assert_eq!(held, Err(Refusal::RunHeld { lapses_in_ms: 1 }));
+        let second = first.apply(RunCommand::Lease, &owner(), at(RUN_LEASE_MS)).unwrap();
+        assert_eq!((first.fence, second.fence), (Fence(1), Fence(2)));
+        for stale in [RunCommand::Renew { fence: Fence(1) }, RunCommand::Release { fence: Fence(1) }, append(1, 0, RunState::Running)] {
+            assert_eq!(second.apply(stale, &owner(), at(RUN_LEASE_MS)), Err(Refusal::FenceLapsed));
+        }
+    }
+
+    #[test]
+    fn a_run_that_was_let_go_can_be_taken_at_once() {
+        let held = run().apply(RunCommand::Lease, &owner(), at(0)).unwrap();
+        let released = held.apply(RunCommand::Release { fence: Fence(1) }, &owner(), at(1)).unwrap();
+        assert!(released.apply(RunCommand::Lease, &owner(), at(1)).is_ok());
+        let suspended = held.apply(append(1, 0, RunState::Suspended), &owner(), at(1)).unwrap();
+        assert!(suspended.apply(RunCommand::Lease, &owner(), at(1)).is_ok());
+    }
+
+    #[test]
+    fn a_slow_holder_goes_on_as_long_as_nobody_took_over() {
+        let held = run().apply(RunCommand::Lease, &owner(), at(0)).unwrap();
+        let late = held.apply(append(1, 0, RunState::Running), &owner(), at(10 * RUN_LEASE_MS)).unwrap();
+        assert!(late.is_held(at(10 * RUN_LEASE_MS + 1)));
+    }
+
+    #[test]
+    fn nobody_appends_without_a_fence_out_of_order_or_after_the_end() {
+        assert_eq!(run().apply(append(0, 0, RunState::Running), &owner(), at(0)), Err(Refusal::FenceLapsed));
+        let held = run().apply(RunCommand::Lease, &owner(), at(0)).unwrap();
+        assert_eq!(held.apply(append(1, 1, RunState::Running), &owner(), at(0)), Err(Refusal::JournalMoved));
+        let ended = held.apply(append(1, 0, RunState::Finished), &owner(), at(0)).unwrap();
+        assert_eq!(ended.last_seq, 2);
+        assert_eq!(ended.apply(append(1, 2, RunState::Running), &owner(), at(0)), Err(Refusal::RunEnded));
+    }
+
+    #[test]
+    fn to_anybody_but_its_owner_a_run_does_not_exist() {
+        let other = Principal { id: "other".parse().unwrap(), ..owner() };
+        assert_eq!(run().apply(RunCommand::Lease, &other, at(0)), Err(Refusal::NotFound));
+    }
+}

@@ -57,7 +57,7 @@ pub enum Op {
     /// Open a request.
     Open {
         /// The checked request.
-        draft: Draft,
+        draft: Box<Draft>,
         /// The fence that the requester holds, when a stored run waits behind the request.
         fence: Option<Fence>,
         /// Who asks.
@@ -302,8 +302,10 @@ pub enum StoreError {
     #[error("the store failed: {0}")]
     Failed(String),
     /// The database is of a newer version.
-    #[error("the database has schema version {found}, newer than this program's {known}; use the newer program")]
+    #[error("{path} has schema version {found}, newer than this program's {known}; use the newer program")]
     NewerSchema {
+        /// The file.
+        path: String,
         /// The file's version.
         found: u32,
         /// This program's version.
@@ -325,7 +327,7 @@ pub enum StoreError {
 /// The process that owns a database file.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Owner {
-    /// Its process id.
+    /// Its process id. Zero while it has not said who it is.
     pub pid: u32,
     /// Where its gateway answers, if it serves one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -336,6 +338,7 @@ impl std::fmt::Display for Owner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.url {
             Some(url) => write!(f, "the gateway at {url} (process {})", self.pid),
+            None if self.pid == 0 => f.write_str("a process that has not said who it is"),
             None => write!(f, "process {}, which serves no gateway", self.pid),
         }
     }

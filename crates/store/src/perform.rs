@@ -2,11 +2,11 @@
 //!
 //! Shared by every backend, so that there is one spine. Owns no SQL and no transaction.
 
-use holdgate_core::approval::{Actor, Binding, Bound, Draft};
+use holdgate_core::approval::{Actor, Binding, Bound, Draft, Status, TerminalReason};
 use holdgate_core::limits::RUNTIME_LEASE_MS;
 use holdgate_core::run::{Run, RunCommand};
 use holdgate_core::{
-    Approval, ApprovalId, Change, Command, EpochId, Fence, Principal, PrincipalId, Refusal, RunId, Time,
+    Approval, ApprovalId, Change, Command, EpochId, Event, Fence, Principal, PrincipalId, Refusal, RunId, Time,
 };
 
 use crate::ledger::Ledger;
@@ -20,7 +20,7 @@ use crate::{Answer, Append, IdempotencyKey, Op, Outcome, Runtime, RuntimeKind, S
 pub fn perform<L: Ledger>(ledger: &mut L, op: Op, now: Time) -> Result<Outcome, L::Error> {
     let mut tx = Transaction { ledger, now };
     let outcome = match op {
-        Op::Open { draft, fence, by, key } => tx.open(draft, fence, &by, key)?,
+        Op::Open { draft, fence, by, key } => tx.open(*draft, fence, &by, key)?,
         Op::Apply { id, command, by } => tx.apply(&id, command, &by)?,
         Op::StartRuntime { epoch, kind, by } => tx.start_runtime(epoch, kind, &by)?,
         Op::RenewRuntime { epoch, by } => tx.renew_runtime(&epoch, &by)?,
@@ -150,8 +150,17 @@ impl<L: Ledger> Transaction<'_, L> {
         } else {
             accept!(self.principal(by)?)
         };
+        if let Some(existing) = self.ledger.runtime(&epoch)? {
+            // Asked again after a lost reply. An epoch never starts twice.
+            let same = existing.owner == by.id && existing.kind == kind && existing.bound(self.now) == Bound::Live;
+            return Ok(if same {
+                Ok(Outcome::Duplicate(Answer::Runtime(existing)))
+            } else {
+                Err(Refusal::EpochLapsed.into())
+            });
+        }
         if let RuntimeKind::Gateway { instance } = &kind {
-            let alive_at = self.ledger.last_committed()?;
+            let alive_at = self.ledger.last_at_work()?;
             self.ledger.succeed_gateway(instance, alive_at, self.now)?;
         }
         let lease_until = self.now.plus_ms(RUNTIME_LEASE_MS);
@@ -198,10 +207,21 @@ impl<L: Ledger> Transaction<'_, L> {
         let run = accept!(run.apply(command, &by, self.now));
         let mut openings = Vec::with_capacity(opens.len());
         for draft in opens {
+            if draft.binding != Binding::Checkpoint(run.id.clone()) {
+                return Ok(Err(Refusal::NotFound.into()));
+            }
             openings.push(accept!(self.find_or_open(draft, &by)?));
         }
-        let mut approvals = Vec::with_capacity(openings.len());
+        let mut approvals: Vec<Approval> = Vec::with_capacity(openings.len());
         for opening in openings {
+            // The same request twice in one append is one request.
+            let opening = match opening {
+                Opening::New(change) => match approvals.iter().find(|opened| opened.id == change.approval.id) {
+                    Some(opened) => Opening::Existing(opened.clone()),
+                    None => Opening::New(change),
+                },
+                existing @ Opening::Existing(_) => existing,
+            };
             approvals.push(self.write_opening(opening, &by)?.0);
         }
         self.ledger.append_journal(&run.id, after + 1, &events, self.now)?;
@@ -212,9 +232,16 @@ impl<L: Ledger> Transaction<'_, L> {
     fn sweep(&mut self, limit: u32) -> Step<Outcome, L::Error> {
         let mut swept = 0;
         for id in self.ledger.due(self.now, limit)? {
-            if let Some(Stored::Sound(approval)) = self.ledger.approval(&id)? {
-                let (_, _, reconciled) = self.reconciled(*approval)?;
-                swept += u32::from(reconciled);
+            match self.ledger.approval(&id)? {
+                Some(Stored::Sound(approval)) => {
+                    let (_, _, reconciled) = self.reconciled(*approval)?;
+                    swept += u32::from(reconciled);
+                }
+                Some(Stored::Corrupt { .. }) => {
+                    self.set_aside(&id)?;
+                    swept += 1;
+                }
+                None => {}
             }
         }
         Ok(Ok(Outcome::Committed(Answer::Swept(swept))))
@@ -259,6 +286,13 @@ impl<L: Ledger> Transaction<'_, L> {
         self.ledger.update_approval(&change.approval, self.now)?;
         self.record(&change, &Principal::authority())?;
         Ok((change.approval, bound, true))
+    }
+
+    /// Writes down, once, that a record counts as denied because it does not decode.
+    fn set_aside(&mut self, id: &ApprovalId) -> Result<(), L::Error> {
+        self.ledger.set_aside(id, self.now)?;
+        let denied = Event::Resolved { status: Status::Denied, reason: TerminalReason::StorageCorrupt };
+        self.ledger.append_event(id, &denied, &Actor::from(&Principal::authority()), self.now)
     }
 
     fn record(&mut self, change: &Change, by: &Principal) -> Result<(), L::Error> {
