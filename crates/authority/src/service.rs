@@ -121,7 +121,7 @@ impl Service {
         let outcome = self
             .store
             .execute(Op::Open {
-                draft,
+                draft: Box::new(draft),
                 fence,
                 by: by.id.clone(),
                 key,

@@ -30,6 +30,8 @@ pub trait Ledger {
     fn insert_approval(&mut self, approval: &Approval, at: Time) -> Result<(), Self::Error>;
     /// Replaces what can change of an approval: votes and phase.
     fn update_approval(&mut self, approval: &Approval, at: Time) -> Result<(), Self::Error>;
+    /// Keeps the sweep from finding an approval that does not decode again and again. Its row stays as it is.
+    fn set_aside(&mut self, id: &ApprovalId, at: Time) -> Result<(), Self::Error>;
     /// Appends a fact.
     fn append_event(&mut self, id: &ApprovalId, event: &Event, by: &Actor, at: Time) -> Result<(), Self::Error>;
     /// Remembers a key.
@@ -55,8 +57,9 @@ pub trait Ledger {
     /// Adds a page session and forgets those that have lapsed.
     fn put_page_session(&mut self, hash: Digest, by: &PrincipalId, until: Time, now: Time) -> Result<(), Self::Error>;
 
-    /// The time of the last commit before this transaction.
-    fn last_committed(&mut self) -> Result<Time, Self::Error>;
+    /// When whoever kept leases here was last known to be at work: the last commit before this store was
+    /// opened, until a gateway has started in it; from then on the last commit before this transaction.
+    fn last_at_work(&mut self) -> Result<Time, Self::Error>;
 
     /// What is known about what waits behind an approval.
     fn bound(&mut self, approval: &Approval, now: Time) -> Result<Bound, Self::Error> {

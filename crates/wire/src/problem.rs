@@ -85,7 +85,10 @@ impl Code {
         match self {
             Code::InvalidRequest => 400,
             Code::Unauthenticated => 401,
-            Code::MissingScope | Code::NotAReviewer | Code::NotTheRequester | Code::ForbiddenOrigin => 403,
+            Code::MissingScope
+            | Code::NotAReviewer
+            | Code::NotTheRequester
+            | Code::ForbiddenOrigin => 403,
             Code::NotFound => 404,
             Code::MethodNotAllowed => 405,
             Code::AlreadyDecided
@@ -106,7 +109,10 @@ impl Code {
             | Code::StorageCorrupt => 409,
             Code::TooLarge => 413,
             Code::MisdirectedRequest => 421,
-            Code::DecisionNotOffered | Code::ReasonRequired | Code::IdempotencyMismatch | Code::Unsupported => 422,
+            Code::DecisionNotOffered
+            | Code::ReasonRequired
+            | Code::IdempotencyMismatch
+            | Code::Unsupported => 422,
             Code::RateLimited => 429,
             Code::Unavailable | Code::Other => 503,
         }
@@ -114,7 +120,10 @@ impl Code {
 
     /// The code as it is written.
     pub fn as_str(self) -> String {
-        serde_json::to_value(self).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
+        serde_json::to_value(self)
+            .ok()
+            .and_then(|v| v.as_str().map(str::to_owned))
+            .unwrap_or_default()
     }
 }
 
@@ -191,6 +200,10 @@ impl Problem {
             Refusal::RunHeld { lapses_in_ms } => Some(*lapses_in_ms),
             _ => None,
         };
-        Self { approval: approval.map(Box::new), retry_after_ms, ..Self::new(refusal.into(), refusal.to_string()) }
+        Self {
+            approval: approval.map(Box::new),
+            retry_after_ms,
+            ..Self::new(refusal.into(), refusal.to_string())
+        }
     }
 }

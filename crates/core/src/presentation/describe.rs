@@ -118,7 +118,7 @@ pub(super) fn plugin(content: &Object) -> Result<Described, NotPresentable> {
 }
 
 /// A kind whose content is shown by path alone.
-pub(super) fn by_paths(content: &Object, headline: String) -> Result<Described, NotPresentable> {
+fn by_paths(content: &Object, headline: String) -> Result<Described, NotPresentable> {
     let mut facts = Facts::default();
     if content.is_empty() {
         facts.push("Content".to_owned(), "{}".to_owned())?;
@@ -141,6 +141,7 @@ fn task_count(content: &Object, key: &str) -> Option<String> {
         .map(|tasks| counted(tasks.len(), "task"))
 }
 
+/// Adds the leaves of one top-level field.
 pub(super) fn by_path(facts: &mut Facts, key: &str, value: &Value) -> Result<(), NotPresentable> {
     facts.inside(&mut Path::default(), Step::Key(key), |facts, path| {
         facts.leaves(path, value)
@@ -236,6 +237,7 @@ pub(super) fn name_in_code(name: &str) -> Option<String> {
     within(name, Quote::Code, HEADLINE_NAME).ok()
 }
 
+/// The string, or what is wrong with it.
 pub(super) fn non_empty<'a>(value: Option<&'a Value>, at: &str) -> Result<&'a str, NotPresentable> {
     let text = value
         .and_then(Value::as_str)
@@ -246,10 +248,12 @@ pub(super) fn non_empty<'a>(value: Option<&'a Value>, at: &str) -> Result<&'a st
     })
 }
 
+/// `3 tasks`.
 pub(super) fn counted(n: usize, noun: &str) -> String {
     format!("{n} {}", plural(noun, u64::try_from(n).ok()))
 }
 
+/// The noun for that many; without a number, many.
 pub(super) fn plural(noun: &str, n: Option<u64>) -> String {
     if n == Some(1) {
         noun.to_owned()
