@@ -4,7 +4,9 @@
 
 use holdgate_core::action::Digest;
 use holdgate_core::approval::{Actor, Bound};
-use holdgate_core::{Approval, ApprovalId, EpochId, Event, Principal, PrincipalId, Run, RunId, Time};
+use holdgate_core::{
+    Approval, ApprovalId, EpochId, Event, Principal, PrincipalId, Run, RunId, Time,
+};
 
 use crate::{Runtime, Stored};
 
@@ -22,7 +24,11 @@ pub trait Ledger {
     /// A run.
     fn run(&mut self, id: &RunId) -> Result<Option<Run>, Self::Error>;
     /// What a principal used a key for: the hash of the body, and the approval.
-    fn idempotency(&mut self, by: &PrincipalId, key: &str) -> Result<Option<(Digest, ApprovalId)>, Self::Error>;
+    fn idempotency(
+        &mut self,
+        by: &PrincipalId,
+        key: &str,
+    ) -> Result<Option<(Digest, ApprovalId)>, Self::Error>;
     /// Approvals that time or a lapsed lease has decided but nobody wrote down, oldest first.
     fn due(&mut self, now: Time, limit: u32) -> Result<Vec<ApprovalId>, Self::Error>;
 
@@ -33,7 +39,13 @@ pub trait Ledger {
     /// Keeps the sweep from finding an approval that does not decode again and again. Its row stays as it is.
     fn set_aside(&mut self, id: &ApprovalId, at: Time) -> Result<(), Self::Error>;
     /// Appends a fact.
-    fn append_event(&mut self, id: &ApprovalId, event: &Event, by: &Actor, at: Time) -> Result<(), Self::Error>;
+    fn append_event(
+        &mut self,
+        id: &ApprovalId,
+        event: &Event,
+        by: &Actor,
+        at: Time,
+    ) -> Result<(), Self::Error>;
     /// Remembers a key.
     fn put_idempotency(
         &mut self,
@@ -47,15 +59,37 @@ pub trait Ledger {
     fn put_runtime(&mut self, runtime: &Runtime, at: Time) -> Result<(), Self::Error>;
     /// Ends the earlier epochs of a gateway's instance, and gives every caller and runner that was alive at
     /// the last commit, `alive_at`, a full lease: it could not renew while no gateway ran.
-    fn succeed_gateway(&mut self, instance: &str, alive_at: Time, now: Time) -> Result<(), Self::Error>;
+    fn succeed_gateway(
+        &mut self,
+        instance: &str,
+        alive_at: Time,
+        now: Time,
+    ) -> Result<(), Self::Error>;
     /// Adds or replaces a run.
     fn put_run(&mut self, run: &Run) -> Result<(), Self::Error>;
     /// Adds events to a run's journal; the first has number `first_seq`.
-    fn append_journal(&mut self, run: &RunId, first_seq: u64, events: &[String], at: Time) -> Result<(), Self::Error>;
+    fn append_journal(
+        &mut self,
+        run: &RunId,
+        first_seq: u64,
+        events: &[String],
+        at: Time,
+    ) -> Result<(), Self::Error>;
     /// Adds or replaces an identity and its only credential.
-    fn put_credential(&mut self, hash: Digest, principal: &Principal, at: Time) -> Result<(), Self::Error>;
+    fn put_credential(
+        &mut self,
+        hash: Digest,
+        principal: &Principal,
+        at: Time,
+    ) -> Result<(), Self::Error>;
     /// Adds a page session and forgets those that have lapsed.
-    fn put_page_session(&mut self, hash: Digest, by: &PrincipalId, until: Time, now: Time) -> Result<(), Self::Error>;
+    fn put_page_session(
+        &mut self,
+        hash: Digest,
+        by: &PrincipalId,
+        until: Time,
+        now: Time,
+    ) -> Result<(), Self::Error>;
 
     /// When whoever kept leases here was last known to be at work: the last commit before this store was
     /// opened, until a gateway has started in it; from then on the last commit before this transaction.
@@ -65,10 +99,15 @@ pub trait Ledger {
     fn bound(&mut self, approval: &Approval, now: Time) -> Result<Bound, Self::Error> {
         use holdgate_core::approval::Binding;
         Ok(match &approval.binding {
-            Binding::Runtime(epoch) => self.runtime(epoch)?.map_or(Bound::CallerGone, |runtime| runtime.bound(now)),
-            Binding::Checkpoint(run) => self
-                .run(run)?
-                .map_or(Bound::CallerGone, |run| Bound::Run { fence: run.fence, held: run.is_held(now) }),
+            Binding::Runtime(epoch) => self
+                .runtime(epoch)?
+                .map_or(Bound::CallerGone, |runtime| runtime.bound(now)),
+            Binding::Checkpoint(run) => {
+                self.run(run)?.map_or(Bound::CallerGone, |run| Bound::Run {
+                    fence: run.fence,
+                    held: run.is_held(now),
+                })
+            }
         })
     }
 }

@@ -1,0 +1,225 @@
+//! Reads outside the writer: a few connections that cannot write, each read in one snapshot.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use holdgate_core::approval::Bound;
+use holdgate_core::{ApprovalId, Digest, Principal, Run, RunId, Time};
+use rusqlite::{Connection, Error, OptionalExtension as _, Row, ToSql, params};
+use tokio::sync::Semaphore;
+
+use super::ledger::SqliteLedger;
+use super::{row, sql};
+use crate::ledger::Ledger as _;
+use crate::{Credential, Filter, JournalEntry, Seen, StoreError, Stored};
+
+/// How many reads can run at once.
+const READERS: usize = 4;
+
+/// What a list can be narrowed by, in the order of [`Filter`].
+pub(super) const CONDITIONS: [&str; 5] = [
+    "a.status = :status",
+    "a.kind = :kind",
+    "a.source_agent = :agent",
+    "a.requester_id = :requester",
+    "(a.created_at, a.id) < (:before, :before_id)",
+];
+
+/// The connections that read.
+pub(super) struct Readers {
+    idle: Arc<Mutex<Vec<Connection>>>,
+    permits: Arc<Semaphore>,
+}
+
+impl Readers {
+    /// Opens them on a database that is at this program's schema.
+    ///
+    /// # Errors
+    /// Why a connection could not be opened.
+    pub(super) fn open(path: &Path) -> rusqlite::Result<Self> {
+        let mut idle = Vec::with_capacity(READERS);
+        for _ in 0..READERS {
+            let conn = super::connect(path)?;
+            conn.pragma_update(None, "query_only", true)?;
+            idle.push(conn);
+        }
+        Ok(Self {
+            idle: Arc::new(Mutex::new(idle)),
+            permits: Arc::new(Semaphore::new(READERS)),
+        })
+    }
+
+    /// Runs `read` in one snapshot, on a thread that may block.
+    ///
+    /// # Errors
+    /// [`StoreError::Closed`] after [`Readers::close`]; otherwise what the read failed with.
+    pub(super) async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let permit = Arc::clone(&self.permits)
+            .acquire_owned()
+            .await
+            .map_err(|_| StoreError::Closed)?;
+        let idle = Arc::clone(&self.idle);
+        let result = tokio::task::spawn_blocking(move || {
+            let lock = || idle.lock().unwrap_or_else(PoisonError::into_inner);
+            let conn = lock().pop().ok_or(StoreError::Closed)?;
+            let result = conn
+                .unchecked_transaction()
+                .and_then(|snapshot| read(&snapshot));
+            // Given back before the permit, so that who gets the permit finds a connection.
+            lock().push(conn);
+            drop(permit);
+            result.map_err(|e| StoreError::Failed(e.to_string()))
+        });
+        result
+            .await
+            .unwrap_or_else(|e| Err(StoreError::Failed(format!("a read did not finish: {e}"))))
+    }
+
+    /// Lets no more reads begin and closes the connections that are idle.
+    pub(super) fn close(&self) {
+        self.permits.close();
+        self.idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
+    }
+}
+
+/// One approval and what waits behind it.
+pub(super) fn approval(
+    conn: &Connection,
+    id: &ApprovalId,
+    now: Time,
+) -> rusqlite::Result<Option<Seen>> {
+    let mut statement = conn.prepare_cached(sql::APPROVAL)?;
+    let mut rows = statement.query([id.as_str()])?;
+    rows.next()?
+        .map_or(Ok(None), |found| seen(conn, found, now))
+}
+
+/// Approvals, newest first.
+pub(super) fn approvals(
+    conn: &Connection,
+    filter: &Filter,
+    now: Time,
+) -> rusqlite::Result<Vec<Seen>> {
+    let status = filter.status.map(|status| status.as_str());
+    let kind = filter.kind.map(|kind| kind.as_str());
+    let requester = filter.requester.as_ref().map(|id| id.as_str());
+    let before = filter
+        .before
+        .as_ref()
+        .map(|(at, id)| (at.as_ms(), id.as_str()));
+    let (before_at, before_id) = (before.map(|b| b.0), before.map(|b| b.1));
+
+    let mut values: Vec<(&str, &dyn ToSql)> = vec![(":limit", &filter.limit)];
+    let mut conditions = Vec::new();
+    let given: [(bool, &[(&str, &dyn ToSql)]); 5] = [
+        (status.is_some(), &[(":status", &status)]),
+        (kind.is_some(), &[(":kind", &kind)]),
+        (filter.agent.is_some(), &[(":agent", &filter.agent)]),
+        (requester.is_some(), &[(":requester", &requester)]),
+        (
+            before.is_some(),
+            &[(":before", &before_at), (":before_id", &before_id)],
+        ),
+    ];
+    for (condition, (is_given, named)) in CONDITIONS.iter().zip(given) {
+        if is_given {
+            conditions.push(*condition);
+            values.extend_from_slice(named);
+        }
+    }
+
+    let mut statement = conn.prepare_cached(&sql::list(&conditions))?;
+    let mut rows = statement.query(values.as_slice())?;
+    let mut list = Vec::new();
+    while let Some(found) = rows.next()? {
+        list.extend(seen(conn, found, now)?);
+    }
+    Ok(list)
+}
+
+/// A row and what waits behind it. `None` if there is nothing to call it by.
+fn seen(conn: &Connection, found: &Row<'_>, now: Time) -> rusqlite::Result<Option<Seen>> {
+    let Some(stored) = row::stored(conn, found)? else {
+        return Ok(None);
+    };
+    let created_at = Time::from_ms(found.get("created_at")?);
+    let corrupt = |id: ApprovalId, why: String| Seen {
+        place: (created_at, id.clone()),
+        stored: Stored::Corrupt { id, why },
+        // Nothing waits behind what cannot be read.
+        bound: Bound::CallerGone,
+    };
+    let approval = match stored {
+        Stored::Sound(approval) => approval,
+        Stored::Corrupt { id, why } => return Ok(Some(corrupt(id, why))),
+    };
+    match SqliteLedger::new(conn, now).bound(&approval, now) {
+        Ok(bound) => {
+            let place = (created_at, approval.id.clone());
+            Ok(Some(Seen {
+                place,
+                stored: Stored::Sound(approval),
+                bound,
+            }))
+        }
+        // What it waits on does not decode: then neither does it.
+        Err(Error::FromSqlConversionFailure(_, _, why)) => {
+            tracing::error!(id = %approval.id, %why, "what waits behind an approval does not decode");
+            Ok(Some(corrupt(approval.id, why.to_string())))
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// When time next decides something.
+pub(super) fn next_due(conn: &Connection) -> rusqlite::Result<Option<Time>> {
+    let at: Option<i64> = conn
+        .prepare_cached(sql::NEXT_DUE)?
+        .query_row([], |row| row.get(0))?;
+    Ok(at.map(Time::from_ms))
+}
+
+/// One run.
+pub(super) fn run(conn: &Connection, id: &RunId) -> rusqlite::Result<Option<Run>> {
+    SqliteLedger::new(conn, Time::from_ms(0)).run(id)
+}
+
+/// A part of a run's journal.
+pub(super) fn run_events(
+    conn: &Connection,
+    id: &RunId,
+    after: u64,
+    limit: u32,
+) -> rusqlite::Result<Vec<JournalEntry>> {
+    // SQLite's integers are signed: past their end there is no event either.
+    let after = i64::try_from(after).unwrap_or(i64::MAX);
+    let mut statement = conn.prepare_cached(sql::RUN_EVENTS)?;
+    statement
+        .query_map(params![id.as_str(), after, limit], row::journal_entry)?
+        .collect()
+}
+
+/// The identity behind a credential.
+pub(super) fn credential(
+    conn: &Connection,
+    credential: Credential,
+    now: Time,
+) -> rusqlite::Result<Option<Principal>> {
+    let decode: fn(&Row<'_>) -> rusqlite::Result<Principal> = row::principal;
+    let hex = Digest::to_hex;
+    match credential {
+        Credential::Token(hash) => conn
+            .prepare_cached(sql::TOKEN_PRINCIPAL)?
+            .query_row([hex(hash)], decode),
+        Credential::PageSession(hash) => conn
+            .prepare_cached(sql::SESSION_PRINCIPAL)?
+            .query_row(params![hex(hash), now.as_ms()], decode),
+    }
+    .optional()
+}

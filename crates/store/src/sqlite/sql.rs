@@ -1,0 +1,202 @@
+//! Every statement of the SQLite backend, in the order of the [`Ledger`](crate::ledger::Ledger) and
+//! [`Store`](crate::Store) methods that use them. Owns no code.
+
+/// Declares the statements and a list of them all, so that a test can prepare each on a fresh database.
+macro_rules! statements {
+    ($($(#[$doc:meta])* $name:ident = $sql:expr;)*) => {
+        $($(#[$doc])* pub(super) const $name: &str = $sql;)*
+
+        #[cfg(test)]
+        pub(super) const ALL: &[(&str, &str)] = &[$((stringify!($name), $name)),*];
+    };
+}
+
+/// An approval's columns in the order that `row` reads them.
+macro_rules! select_approval {
+    ($rest:literal) => {
+        concat!(
+            "SELECT a.id, a.kind, a.boundary, a.digest, a.content, a.presentation, a.reason, \
+             a.source_agent, a.source_session, a.source_task_id, a.source_tool_call_id, a.source_tool_name, \
+             a.requester_id, a.requester_kind, a.requester_label, a.epoch, a.run_id, a.requirement, \
+             a.created_at, a.expires_at, a.status, a.decision, a.terminal_reason, a.resolved_at, \
+             a.resolver_id, a.resolver_kind, a.resolver_label, a.claim_id, a.claimed_at, a.claim_fence, \
+             a.receipt_outcome, a.receipt_detail, a.settled_at FROM approvals a ",
+            $rest
+        )
+    };
+}
+
+/// The distinct epochs that pending approvals wait on, each found by one step in the index: the cost is the
+/// number of epochs, not of approvals.
+macro_rules! with_waiting_epochs {
+    ($rest:literal) => {
+        concat!(
+            "WITH RECURSIVE waiting (epoch) AS ( \
+               SELECT min(epoch) FROM approvals \
+                 WHERE status = 'pending' AND set_aside_at IS NULL AND epoch IS NOT NULL \
+               UNION ALL \
+               SELECT (SELECT min(epoch) FROM approvals \
+                 WHERE status = 'pending' AND set_aside_at IS NULL AND epoch > waiting.epoch) \
+               FROM waiting WHERE waiting.epoch IS NOT NULL) ",
+            $rest
+        )
+    };
+}
+
+statements! {
+    PRINCIPAL = "SELECT p.id, p.kind, p.label FROM principals p JOIN tokens k ON k.principal_id = p.id WHERE p.id = ?1";
+    APPROVAL = select_approval!("WHERE a.id = ?1");
+    VOTES = "SELECT decision, voter_id, voter_kind, voter_label, at, reason FROM approval_votes \
+             WHERE approval_id = ?1 ORDER BY position";
+    RUNTIME = "SELECT epoch, kind, instance, owner_id, lease_until, ended_at FROM runtimes WHERE epoch = ?1";
+    RUN = "SELECT id, owner_id, agent, state, fence, held_until, last_seq, created_at, updated_at FROM runs WHERE id = ?1";
+    IDEMPOTENCY = "SELECT body, approval_id FROM idempotency_keys WHERE principal_id = ?1 AND key = ?2";
+
+    DUE_BY_DEADLINE = "SELECT id FROM approvals \
+             WHERE status = 'pending' AND set_aside_at IS NULL AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2";
+    DUE_BY_EPOCH = with_waiting_epochs!(
+        "SELECT a.id FROM waiting w JOIN approvals a \
+           ON a.epoch = w.epoch AND a.status = 'pending' AND a.set_aside_at IS NULL \
+         LEFT JOIN runtimes t ON t.epoch = w.epoch \
+         WHERE w.epoch IS NOT NULL AND (t.epoch IS NULL OR t.ended_at IS NOT NULL OR t.lease_until <= ?1) LIMIT ?2"
+    );
+    /// Unsettled claims whose holder is gone: its epoch, or its lease of the run with the claim's fence.
+    DUE_BY_CLAIM = "SELECT a.id FROM approvals a \
+         LEFT JOIN runtimes t ON t.epoch = a.epoch LEFT JOIN runs r ON r.id = a.run_id \
+         WHERE a.claim_id IS NOT NULL AND a.receipt_outcome IS NULL AND a.set_aside_at IS NULL AND CASE \
+           WHEN a.epoch IS NOT NULL THEN t.epoch IS NULL OR t.ended_at IS NOT NULL OR t.lease_until <= ?1 \
+           ELSE r.fence IS NOT a.claim_fence OR r.held_until IS NULL OR r.held_until <= ?1 END \
+         ORDER BY a.claimed_at LIMIT ?2";
+
+    INSERT_APPROVAL = "INSERT INTO approvals (id, kind, boundary, digest, content, presentation, reason, \
+             source_agent, source_session, source_task_id, source_tool_call_id, source_tool_name, \
+             requester_id, requester_kind, requester_label, epoch, run_id, requirement, created_at, expires_at, status) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, 'pending')";
+    UPDATE_APPROVAL = "UPDATE approvals SET status = ?2, decision = ?3, terminal_reason = ?4, resolved_at = ?5, \
+             resolver_id = ?6, resolver_kind = ?7, resolver_label = ?8, claim_id = ?9, claimed_at = ?10, claim_fence = ?11, \
+             receipt_outcome = ?12, receipt_detail = ?13, settled_at = ?14 WHERE id = ?1";
+    PUT_VOTE = "INSERT INTO approval_votes (approval_id, position, decision, voter_id, voter_kind, voter_label, at, reason) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (approval_id, position) DO UPDATE SET \
+             decision = excluded.decision, voter_id = excluded.voter_id, voter_kind = excluded.voter_kind, \
+             voter_label = excluded.voter_label, at = excluded.at, reason = excluded.reason";
+    SET_ASIDE = "UPDATE approvals SET set_aside_at = ?2 WHERE id = ?1 AND set_aside_at IS NULL";
+    APPEND_EVENT = "INSERT INTO approval_events (approval_id, at, event, actor_id, actor_kind, actor_label) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    PUT_IDEMPOTENCY = "INSERT INTO idempotency_keys (principal_id, key, body, approval_id, at) VALUES (?1, ?2, ?3, ?4, ?5)";
+    PUT_RUNTIME = "INSERT INTO runtimes (epoch, kind, instance, owner_id, started_at, lease_until, ended_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (epoch) DO UPDATE SET \
+             lease_until = excluded.lease_until, ended_at = coalesce(ended_at, excluded.ended_at)";
+    END_EARLIER_EPOCHS = "UPDATE runtimes SET ended_at = ?2 \
+         WHERE kind = 'gateway' AND instance = ?1 AND ended_at IS NULL";
+    SPARE_CALLERS = "UPDATE runtimes SET lease_until = max(lease_until, ?2) \
+         WHERE kind = 'caller' AND instance IS NULL AND ended_at IS NULL AND lease_until > ?1";
+    SPARE_RUNNERS = "UPDATE runs SET held_until = max(held_until, ?2) WHERE held_until > ?1";
+    PUT_RUN = "INSERT INTO runs (id, owner_id, agent, state, fence, held_until, last_seq, created_at, updated_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (id) DO UPDATE SET state = excluded.state, \
+             fence = excluded.fence, held_until = excluded.held_until, last_seq = excluded.last_seq, \
+             updated_at = excluded.updated_at";
+    APPEND_JOURNAL = "INSERT INTO run_events (run_id, seq, at, event) VALUES (?1, ?2, ?3, ?4)";
+    PUT_PRINCIPAL = "INSERT INTO principals (id, kind, label, created_at) VALUES (?1, ?2, ?3, ?4) \
+         ON CONFLICT (id) DO UPDATE SET kind = excluded.kind, label = excluded.label";
+    TOKEN_OF = "SELECT hash FROM tokens WHERE principal_id = ?1";
+    DROP_TOKEN = "DELETE FROM tokens WHERE principal_id = ?1";
+    PUT_TOKEN = "INSERT INTO tokens (hash, principal_id, created_at) VALUES (?1, ?2, ?3)";
+    DROP_PAGE_SESSIONS = "DELETE FROM page_sessions WHERE principal_id = ?1";
+    PUT_PAGE_SESSION = "INSERT INTO page_sessions (hash, principal_id, created_at, expires_at) VALUES (?1, ?2, ?3, ?4)";
+    /// A bounded number at a time: nothing needs them gone at once.
+    PRUNE_PAGE_SESSIONS = "DELETE FROM page_sessions WHERE hash IN \
+         (SELECT hash FROM page_sessions WHERE expires_at <= ?1 LIMIT 64)";
+    LAST_COMMITTED = "SELECT last_committed FROM meta WHERE id = 1";
+    PUT_LAST_COMMITTED = "UPDATE meta SET last_committed = ?1 WHERE id = 1";
+
+    NEXT_DUE = with_waiting_epochs!(
+        "SELECT min(at) FROM ( \
+           SELECT min(expires_at) AS at FROM approvals WHERE status = 'pending' AND set_aside_at IS NULL \
+           UNION ALL \
+           SELECT min(CASE WHEN t.epoch IS NULL OR t.ended_at IS NOT NULL THEN 0 ELSE t.lease_until END) \
+             FROM waiting w LEFT JOIN runtimes t ON t.epoch = w.epoch WHERE w.epoch IS NOT NULL \
+           UNION ALL \
+           SELECT min(CASE \
+               WHEN a.epoch IS NOT NULL THEN CASE WHEN t.epoch IS NULL OR t.ended_at IS NOT NULL THEN 0 ELSE t.lease_until END \
+               WHEN r.fence IS NOT a.claim_fence OR r.held_until IS NULL THEN 0 ELSE r.held_until END) \
+             FROM approvals a LEFT JOIN runtimes t ON t.epoch = a.epoch LEFT JOIN runs r ON r.id = a.run_id \
+             WHERE a.claim_id IS NOT NULL AND a.receipt_outcome IS NULL AND a.set_aside_at IS NULL)"
+    );
+    RUN_EVENTS = "SELECT seq, at, event FROM run_events WHERE run_id = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
+    TOKEN_PRINCIPAL = "SELECT p.id, p.kind, p.label FROM tokens k JOIN principals p ON p.id = k.principal_id \
+         WHERE k.hash = ?1";
+    SESSION_PRINCIPAL = "SELECT p.id, p.kind, p.label FROM page_sessions s JOIN principals p ON p.id = s.principal_id \
+         JOIN tokens k ON k.principal_id = p.id WHERE s.hash = ?1 AND s.expires_at > ?2";
+
+    LIST = select_approval!("");
+}
+
+/// The statement that lists approvals under the given conditions, newest first. Put together, because one
+/// statement for every filter would use no index.
+pub(super) fn list(conditions: &[&str]) -> String {
+    let filter = if conditions.is_empty() {
+        String::new()
+    } else {
+        format!("WHERE {} ", conditions.join(" AND "))
+    };
+    format!("{LIST}{filter}ORDER BY a.created_at DESC, a.id DESC LIMIT :limit")
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::*;
+    use crate::sqlite::{migrate, read};
+
+    #[test]
+    fn every_statement_prepares_on_a_fresh_database() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        migrate::migrate(&mut conn, "memory", holdgate_core::Time::from_ms(0)).unwrap();
+        for (name, sql) in ALL {
+            conn.prepare(sql).unwrap_or_else(|e| panic!("{name}: {e}"));
+        }
+        for mask in 0..1 << read::CONDITIONS.len() {
+            let chosen: Vec<_> = read::CONDITIONS
+                .iter()
+                .enumerate()
+                .filter(|(i, _)| mask & (1 << i) != 0)
+                .map(|(_, c)| *c)
+                .collect();
+            conn.prepare(&list(&chosen))
+                .unwrap_or_else(|e| panic!("list by {chosen:?}: {e}"));
+        }
+    }
+
+    #[test]
+    fn what_runs_often_reads_no_whole_table() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        migrate::migrate(&mut conn, "memory", holdgate_core::Time::from_ms(0)).unwrap();
+        for (name, sql) in ALL.iter().filter(|(name, _)| *name != "LIST") {
+            let mut plan = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let unbound = plan.parameter_count();
+            let nulls =
+                rusqlite::params_from_iter(std::iter::repeat_n(rusqlite::types::Null, unbound));
+            let steps: Vec<String> = plan
+                .query_map(nulls, |row| row.get(3))
+                .unwrap()
+                .map(Result::unwrap)
+                .collect();
+            for step in steps {
+                let is_scan = [
+                    "approvals",
+                    "approval_votes",
+                    "runs",
+                    "runtimes",
+                    "run_events",
+                    "page_sessions",
+                ]
+                .iter()
+                .any(|table| {
+                    step == format!("SCAN {table}") || step == format!("SCAN {}", &table[..1])
+                });
+                assert!(!is_scan, "{name}: {step}");
+            }
+        }
+    }
+}

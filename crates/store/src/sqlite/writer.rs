@@ -1,0 +1,272 @@
+//! The one thread that writes: queued operations, many to a transaction, each in its own savepoint.
+//!
+//! Owns the transaction, what is answered when one fails, and what is told to others after it. What an
+//! operation does is [`perform`]'s.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use holdgate_core::{ApprovalId, Time};
+use rusqlite::{Connection, params};
+use tokio::sync::{broadcast, oneshot};
+
+use super::ledger::SqliteLedger;
+use super::queue::{Job, Queue};
+use super::{Stats, sql};
+use crate::clock::AuthorityClock;
+use crate::perform::perform;
+use crate::{Outcome, StoreError};
+
+/// What the writer shares with the store.
+pub(super) struct Shared {
+    pub(super) queue: Queue,
+    pub(super) clock: AuthorityClock,
+    pub(super) changes: broadcast::Sender<ApprovalId>,
+    pub(super) batches: AtomicU64,
+    pub(super) ops: AtomicU64,
+}
+
+impl Shared {
+    /// What has been committed so far.
+    pub(super) fn stats(&self) -> Stats {
+        Stats {
+            batches: self.batches.load(Ordering::Relaxed),
+            ops: self.ops.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// The writer's end of a database.
+pub(super) struct Writer {
+    conn: Connection,
+    shared: Arc<Shared>,
+    /// The time of the last commit. The time of a batch is never before it.
+    last_committed: Time,
+    /// The last commit before this store was opened, until a gateway has started in it.
+    inherited: Option<Time>,
+}
+
+type Reply = oneshot::Sender<Result<Outcome, StoreError>>;
+
+/// The transaction is gone in the middle of a batch: SQLite rolls back by itself when its disk fails.
+struct BatchLost(String);
+
+impl Writer {
+    pub(super) fn new(conn: Connection, shared: Arc<Shared>, last_committed: Time) -> Self {
+        Self {
+            conn,
+            shared,
+            last_committed,
+            inherited: Some(last_committed),
+        }
+    }
+
+    /// Writes until the queue is closed and empty. However it ends, nobody is left waiting.
+    pub(super) fn run(mut self) {
+        let shared = Arc::clone(&self.shared);
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            while let Some(jobs) = shared.queue.next() {
+                self.batch(jobs);
+                if !self.conn.is_autocommit() {
+                    tracing::error!(
+                        "a transaction could neither be committed nor rolled back; the store closes"
+                    );
+                    return;
+                }
+            }
+        }));
+        if ended.is_err() {
+            tracing::error!("the writer panicked; the store closes");
+        }
+        shared.queue.abandon();
+    }
+
+    fn batch(&mut self, jobs: Vec<Job>) {
+        if let Err(e) = self.statement("BEGIN IMMEDIATE") {
+            tracing::error!(error = %e, "no transaction could be begun");
+            let failed = StoreError::Failed(format!("no transaction could be begun: {e}"));
+            return jobs
+                .into_iter()
+                .for_each(|job| answer(job.reply, Err(failed.clone())));
+        }
+        // Read under the lock, once: everything in a batch happens at the same time.
+        let now = self.shared.clock.now().max(self.last_committed);
+        let written_before = self.conn.total_changes();
+        let mut ledger =
+            SqliteLedger::new(&self.conn, self.inherited.unwrap_or(self.last_committed));
+        let mut answers = Vec::with_capacity(jobs.len());
+        let mut jobs = jobs.into_iter();
+        for Job { op, reply } in jobs.by_ref() {
+            let changed_before = ledger.changed.len();
+            match in_savepoint(&self.conn, || perform(&mut ledger, op, now)) {
+                Ok(result) => {
+                    if result.is_err() {
+                        ledger.changed.truncate(changed_before);
+                    }
+                    answers.push((reply, result));
+                }
+                Err(BatchLost(why)) => {
+                    tracing::error!(why, "a batch was rolled back");
+                    let failed =
+                        StoreError::Failed(format!("the transaction was rolled back: {why}"));
+                    let waiting = answers.into_iter().map(|(reply, _)| reply).chain([reply]);
+                    waiting
+                        .chain(jobs.map(|job| job.reply))
+                        .for_each(|reply| answer(reply, Err(failed.clone())));
+                    return self.roll_back();
+                }
+            }
+        }
+        let SqliteLedger {
+            changed,
+            gateway_started,
+            ..
+        } = ledger;
+        if self.conn.total_changes() == written_before {
+            // Nothing to make durable; what was answered rests on commits that are.
+            self.roll_back();
+            return answers
+                .into_iter()
+                .for_each(|(reply, result)| answer(reply, result));
+        }
+        match self.commit(now) {
+            Ok(()) => {
+                self.last_committed = now;
+                if gateway_started {
+                    self.inherited = None;
+                }
+                self.committed(now, changed, answers);
+            }
+            Err(error) => {
+                tracing::error!(%error, "a batch could not be committed");
+                self.roll_back();
+                answers
+                    .into_iter()
+                    .for_each(|(reply, _)| answer(reply, Err(error.clone())));
+            }
+        }
+    }
+
+    fn commit(&self, now: Time) -> Result<(), StoreError> {
+        self.conn
+            .prepare_cached(sql::PUT_LAST_COMMITTED)
+            .and_then(|mut statement| statement.execute(params![now.as_ms()]))
+            .map_err(|e| StoreError::Failed(e.to_string()))?;
+        self.statement("COMMIT")
+            .map_err(|e| StoreError::Unknown(e.to_string()))
+    }
+
+    fn committed(
+        &self,
+        now: Time,
+        mut changed: Vec<ApprovalId>,
+        answers: Vec<(Reply, Result<Outcome, StoreError>)>,
+    ) {
+        self.shared.clock.committed(now);
+        let ops = answers
+            .iter()
+            .filter(|(_, result)| matches!(result, Ok(Outcome::Committed(_))))
+            .count();
+        self.shared.ops.fetch_add(ops as u64, Ordering::Relaxed);
+        self.shared.batches.fetch_add(1, Ordering::Relaxed);
+        changed.sort_unstable();
+        changed.dedup();
+        for id in changed {
+            // Nobody listens: nobody needs to know.
+            let _ = self.shared.changes.send(id);
+        }
+        answers
+            .into_iter()
+            .for_each(|(reply, result)| answer(reply, result));
+    }
+
+    fn roll_back(&self) {
+        if !self.conn.is_autocommit()
+            && let Err(e) = self.statement("ROLLBACK")
+        {
+            tracing::error!(error = %e, "a transaction could not be rolled back");
+        }
+    }
+
+    fn statement(&self, sql: &str) -> rusqlite::Result<()> {
+        statement(&self.conn, sql)
+    }
+}
+
+fn answer(reply: Reply, result: Result<Outcome, StoreError>) {
+    // Who asked may have gone; what was written stays.
+    let _ = reply.send(result);
+}
+
+fn statement(conn: &Connection, sql: &str) -> rusqlite::Result<()> {
+    conn.prepare_cached(sql)?.execute([]).map(drop)
+}
+
+/// Does `work` in a savepoint of its own: if it fails or panics, only what it wrote is undone.
+fn in_savepoint<T>(
+    conn: &Connection,
+    work: impl FnOnce() -> rusqlite::Result<T>,
+) -> Result<Result<T, StoreError>, BatchLost> {
+    let lost = |e: rusqlite::Error| BatchLost(e.to_string());
+    statement(conn, "SAVEPOINT op").map_err(lost)?;
+    let failed = match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(value)) => {
+            statement(conn, "RELEASE op").map_err(lost)?;
+            return Ok(Ok(value));
+        }
+        Ok(Err(e)) => e.to_string(),
+        Err(_) => "the operation panicked".to_owned(),
+    };
+    tracing::error!(why = failed, "an operation was undone");
+    if conn.is_autocommit() {
+        return Err(BatchLost(failed));
+    }
+    statement(conn, "ROLLBACK TO op")
+        .and_then(|()| statement(conn, "RELEASE op"))
+        .map_err(lost)?;
+    Ok(Err(StoreError::Failed(failed)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn in_transaction() -> Connection {
+        let conn = Connection::open_in_memory().unwrap();
+        conn.execute_batch("CREATE TABLE t (x INTEGER); BEGIN; INSERT INTO t VALUES (1)")
+            .unwrap();
+        conn
+    }
+
+    fn rows(conn: &Connection) -> i64 {
+        conn.query_row("SELECT count(*) FROM t", [], |row| row.get(0))
+            .unwrap()
+    }
+
+    #[test]
+    fn a_panic_undoes_its_own_operation_and_no_other() {
+        let conn = in_transaction();
+        let result = in_savepoint(&conn, || -> rusqlite::Result<()> {
+            conn.execute("INSERT INTO t VALUES (2)", [])?;
+            panic!("a defect")
+        });
+        assert!(matches!(result, Ok(Err(StoreError::Failed(_)))));
+        assert!(matches!(
+            in_savepoint(&conn, || conn.execute("INSERT INTO t VALUES (3)", [])),
+            Ok(Ok(1))
+        ));
+        assert_eq!(rows(&conn), 2);
+    }
+
+    #[test]
+    fn a_transaction_that_is_gone_loses_the_batch() {
+        let conn = in_transaction();
+        let result = in_savepoint(&conn, || -> rusqlite::Result<()> {
+            conn.execute_batch("ROLLBACK")?;
+            Err(rusqlite::Error::InvalidQuery)
+        });
+        assert!(matches!(result, Err(BatchLost(_))));
+        assert_eq!(rows(&conn), 0);
+    }
+}
