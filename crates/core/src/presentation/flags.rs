@@ -186,12 +186,13 @@ fn is_mixed(word: &str) -> bool {
     !(foreign.hanb || foreign.jpan || foreign.kore)
 }
 
-/// Whether the word has letters that are not ASCII and yet may be taken for one that is ASCII throughout.
+/// Whether the word has letters that are not ASCII and yet may be taken for one that is ASCII throughout. A times sign
+/// that stands alone is arithmetic.
 fn looks_ascii(word: &str) -> bool {
     let has_foreign = word
         .chars()
         .any(|c| !c.is_ascii() && !Look::of(c).is_deceptive());
-    has_foreign && skeleton(word).all(|c| c.is_ascii() || Look::of(c).is_deceptive())
+    has_foreign && word != "×" && skeleton(word).all(|c| c.is_ascii() || Look::of(c).is_deceptive())
 }
 
 /// Letters of the blocks that are written from right to left.
