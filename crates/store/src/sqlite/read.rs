@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use holdgate_core::approval::Bound;
 use holdgate_core::{ApprovalId, Digest, Principal, Run, RunId, Time};
-use rusqlite::{Connection, Error, OptionalExtension as _, Row, ToSql, params};
+use rusqlite::types::Value;
+use rusqlite::{Connection, Error, OptionalExtension as _, Row, params};
 use tokio::sync::Semaphore;
 
 use super::ledger::SqliteLedger;
@@ -18,11 +19,11 @@ const READERS: usize = 4;
 
 /// What a list can be narrowed by, in the order of [`Filter`].
 pub(super) const CONDITIONS: [&str; 5] = [
-    "a.status = :status",
-    "a.kind = :kind",
-    "a.source_agent = :agent",
-    "a.requester_id = :requester",
-    "(a.created_at, a.id) < (:before, :before_id)",
+    "a.status = ?",
+    "a.kind = ?",
+    "a.source_agent = ?",
+    "a.requester_id = ?",
+    "(a.created_at, a.id) < (?, ?)",
 ];
 
 /// The connections that read.
@@ -106,36 +107,34 @@ pub(super) fn approvals(
     filter: &Filter,
     now: Time,
 ) -> rusqlite::Result<Vec<Seen>> {
-    let status = filter.status.map(|status| status.as_str());
-    let kind = filter.kind.map(|kind| kind.as_str());
-    let requester = filter.requester.as_ref().map(|id| id.as_str());
-    let before = filter
-        .before
-        .as_ref()
-        .map(|(at, id)| (at.as_ms(), id.as_str()));
-    let (before_at, before_id) = (before.map(|b| b.0), before.map(|b| b.1));
-
-    let mut values: Vec<(&str, &dyn ToSql)> = vec![(":limit", &filter.limit)];
-    let mut conditions = Vec::new();
-    let given: [(bool, &[(&str, &dyn ToSql)]); 5] = [
-        (status.is_some(), &[(":status", &status)]),
-        (kind.is_some(), &[(":kind", &kind)]),
-        (filter.agent.is_some(), &[(":agent", &filter.agent)]),
-        (requester.is_some(), &[(":requester", &requester)]),
-        (
-            before.is_some(),
-            &[(":before", &before_at), (":before_id", &before_id)],
-        ),
+    let Filter {
+        status,
+        kind,
+        agent,
+        requester,
+        before,
+        limit,
+    } = filter;
+    let text = |text: &str| Value::from(text.to_owned());
+    let narrowings: [Option<Vec<Value>>; CONDITIONS.len()] = [
+        status.map(|status| vec![text(status.as_str())]),
+        kind.map(|kind| vec![text(kind.as_str())]),
+        agent.as_ref().map(|agent| vec![text(agent)]),
+        requester.as_ref().map(|id| vec![text(id.as_str())]),
+        before
+            .as_ref()
+            .map(|(at, id)| vec![at.as_ms().into(), text(id.as_str())]),
     ];
-    for (condition, (is_given, named)) in CONDITIONS.iter().zip(given) {
-        if is_given {
-            conditions.push(*condition);
-            values.extend_from_slice(named);
+    let (mut conditions, mut values) = (Vec::new(), Vec::new());
+    for (condition, narrowing) in CONDITIONS.into_iter().zip(narrowings) {
+        if let Some(narrowing) = narrowing {
+            conditions.push(condition);
+            values.extend(narrowing);
         }
     }
-
+    values.push((*limit).into());
     let mut statement = conn.prepare_cached(&sql::list(&conditions))?;
-    let mut rows = statement.query(values.as_slice())?;
+    let mut rows = statement.query(rusqlite::params_from_iter(values))?;
     let mut list = Vec::new();
     while let Some(found) = rows.next()? {
         list.extend(seen(conn, found, now)?);

@@ -139,7 +139,7 @@ pub(super) fn list(conditions: &[&str]) -> String {
     } else {
         format!("WHERE {} ", conditions.join(" AND "))
     };
-    format!("{LIST}{filter}ORDER BY a.created_at DESC, a.id DESC LIMIT :limit")
+    format!("{LIST}{filter}ORDER BY a.created_at DESC, a.id DESC LIMIT ?")
 }
 
 #[cfg(test)]
