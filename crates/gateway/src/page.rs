@@ -32,10 +32,7 @@ pub const HEADERS: [(&str, &str); 6] = [
 /// A static file of the page by its name under `/assets/`: content type and body.
 pub fn asset(name: &str) -> Option<(&'static str, &'static str)> {
     match name {
-        "approve.js" => Some((
-            "text/javascript; charset=utf-8",
-            include_str!("page/approve.js"),
-        )),
+        "approve.js" => Some(("text/javascript; charset=utf-8", include_str!("page/approve.js"))),
         "style.css" => Some(("text/css; charset=utf-8", include_str!("page/style.css"))),
         "mark.svg" => Some(("image/svg+xml", include_str!("page/mark.svg"))),
         _ => None,

@@ -14,6 +14,7 @@ const ARM_MS = 500;
 const WAIT_MS = 25_000;
 const REPLY_MS = 15_000;
 const FOLLOW_MS = 2_000;
+const PAUSE_MS = 200; // between waits: a gateway that is stopping ends them at once
 const RETRY_MS = [500, 1_000, 2_000, 4_000, 8_000, 15_000];
 
 const STATUSES = ['pending', 'allowed', 'denied', 'expired', 'cancelled'];
@@ -243,7 +244,7 @@ async function follow() {
       isFirst = false;
       accept(reply.body);
       if (!mayChange(record)) return;
-      if (record.status !== 'pending') await sleep(FOLLOW_MS);
+      await sleep(record.status === 'pending' ? PAUSE_MS : FOLLOW_MS);
     } else {
       // An end that was read stays true without a connection; an open question does not stay open.
       if (record.status === 'pending') show('connection-error');

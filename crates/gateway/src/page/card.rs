@@ -26,11 +26,7 @@ pub(super) fn status_title(approval: &Approval) -> &'static str {
 /// The whole `<main>` of an approval.
 pub(super) fn card(approval: &Approval, now_ms: i64) -> Markup {
     let is_pending = approval.status == Status::Pending;
-    let state = if is_pending {
-        "loading"
-    } else {
-        approval.status.as_str()
-    };
+    let state = if is_pending { "loading" } else { approval.status.as_str() };
     html! {
         main id="approval" data-id=(approval.id) data-state=(state) data-digest=(approval.digest) {
             div.card {
@@ -140,35 +136,35 @@ fn action(approval: &Approval) -> Markup {
         Kind::Tool => "The whole tool call",
         Kind::Plugin | Kind::Dispatch | Kind::Round | Kind::Plan => "The whole action",
     };
-    let command_lines = shown
-        .command_text
-        .as_deref()
-        .map(line_count)
-        .unwrap_or_default();
-    let fact_lines = shown.facts.iter().map(|fact| line_count(&fact.text));
-    let lines = fact_lines.fold(command_lines, usize::saturating_add);
+    let command = shown.command_text.as_deref();
+    // The command is also among the facts; once is enough.
+    let facts = shown.facts.iter().filter(|fact| Some(fact.text.as_str()) != command);
     html! {
         section id="action" aria-labelledby="action-title" {
             header {
                 h3 id="action-title" { (title) }
-                @if lines > 8 { span.count { (lines) " lines" } }
+                @if let Some(command) = command { (lines(command)) }
             }
-            @if let Some(command) = &shown.command_text {
+            @if let Some(command) = command {
                 div.command.verbatim { (verbatim(command)) }
             }
-            @if !shown.facts.is_empty() {
-                dl.facts {
-                    @for fact in &shown.facts {
-                        div {
-                            dt.verbatim { (verbatim(&fact.label)) }
-                            dd.verbatim { (verbatim(&fact.text)) }
-                        }
+            dl.facts {
+                @for fact in facts {
+                    div {
+                        dt.verbatim { (verbatim(&fact.label)) (lines(&fact.text)) }
+                        dd.verbatim { (verbatim(&fact.text)) }
                     }
                 }
             }
             div id="action-end" {}
         }
     }
+}
+
+/// How many lines to expect, where there are several: a long gap must not hide the last.
+fn lines(text: &str) -> Markup {
+    let lines = line_count(text);
+    html! { @if lines > 1 { span.count { (lines) " lines" } } }
 }
 
 fn agent_words(approval: &Approval) -> Markup {
@@ -213,10 +209,7 @@ fn fine_print(approval: &Approval, is_pending: bool) -> Markup {
 }
 
 fn decide(approval: &Approval) -> Markup {
-    let may_allow = approval
-        .requirement
-        .allowed_decisions
-        .contains(&Decision::AllowOnce);
+    let may_allow = approval.requirement.allowed_decisions.contains(&Decision::AllowOnce);
     html! {
         div.decide {
             p #note role="alert" {}

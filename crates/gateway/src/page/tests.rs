@@ -33,22 +33,11 @@ fn page_of(record: Value) -> String {
 
 /// Replaces every string outside the closed vocabularies.
 fn poison(value: &mut Value, key: &str) {
-    let closed = [
-        "kind",
-        "status",
-        "decision",
-        "terminalReason",
-        "outcome",
-        "allowedDecisions",
-    ];
+    let closed = ["kind", "status", "decision", "terminalReason", "outcome", "allowedDecisions"];
     match value {
         Value::String(text) if !closed.contains(&key) => *text = HOSTILE.to_owned(),
-        Value::Array(items) if !closed.contains(&key) => {
-            items.iter_mut().for_each(|item| poison(item, key))
-        }
-        Value::Object(fields) => fields
-            .iter_mut()
-            .for_each(|(key, value)| poison(value, key)),
+        Value::Array(items) if !closed.contains(&key) => items.iter_mut().for_each(|item| poison(item, key)),
+        Value::Object(fields) => fields.iter_mut().for_each(|(key, value)| poison(value, key)),
         _ => {}
     }
 }
@@ -69,9 +58,7 @@ fn ended() -> Value {
 }
 
 fn record_block(page: &str) -> Value {
-    let (_, rest) = page
-        .split_once("id=\"record\">")
-        .expect("the page has a record");
+    let (_, rest) = page.split_once("id=\"record\">").expect("the page has a record");
     let (json, _) = rest.split_once("</script>").expect("the record ends");
     serde_json::from_str(json).expect("the record is JSON")
 }
@@ -85,20 +72,10 @@ fn hostile_text_in_any_field_stays_text() {
         assert!(!page.contains("<img src=x"), "{page}");
         assert_eq!(page.matches("</script>").count(), scripts);
         assert!(!page.contains("<!--"));
-        assert_eq!(
-            record_block(&page)["approval"]["id"],
-            HOSTILE,
-            "the module reads the very text"
-        );
+        assert_eq!(record_block(&page)["approval"]["id"], HOSTILE, "the module reads the very text");
     }
-    for page in [
-        sign_in_page(HOSTILE, Some(HOSTILE)),
-        not_found_page(HOSTILE),
-    ] {
-        assert!(
-            !page.contains("<img src=x") && !page.contains("<script>"),
-            "{page}"
-        );
+    for page in [sign_in_page(HOSTILE, Some(HOSTILE)), not_found_page(HOSTILE)] {
+        assert!(!page.contains("<img src=x") && !page.contains("<script>"), "{page}");
     }
 }
 
@@ -106,12 +83,8 @@ fn hostile_text_in_any_field_stays_text() {
 fn a_pending_approval_starts_locked_with_deny_first() {
     let page = page_of(pending());
     assert!(page.contains("data-state=\"loading\""));
-    let deny = page
-        .find("id=\"deny\" type=\"button\" disabled")
-        .expect("deny is locked");
-    let allow = page
-        .find("id=\"allow-once\" type=\"button\" disabled")
-        .expect("approve is locked");
+    let deny = page.find("id=\"deny\" type=\"button\" disabled").expect("deny is locked");
+    let allow = page.find("id=\"allow-once\" type=\"button\" disabled").expect("approve is locked");
     assert!(deny < allow);
     assert!(page.contains("<meta name=\"csrf\" content=\"csrf-value\">"));
     assert!(page.contains(">9:41<"));
@@ -130,13 +103,8 @@ fn the_reviewer_reads_our_words_then_the_action_then_the_agents_words() {
         "id=\"action-end\"",
         "because it is time",
     ];
-    let places: Vec<_> = order
-        .iter()
-        .map(|text| {
-            page.find(text)
-                .unwrap_or_else(|| panic!("{text} is missing"))
-        })
-        .collect();
+    let places: Vec<_> =
+        order.iter().map(|text| page.find(text).unwrap_or_else(|| panic!("{text} is missing"))).collect();
     assert!(places.is_sorted(), "{places:?}");
 }
 
@@ -144,9 +112,7 @@ fn the_reviewer_reads_our_words_then_the_action_then_the_agents_words() {
 fn an_ended_approval_offers_no_answer() {
     let page = page_of(ended());
     assert!(page.contains("data-state=\"allowed\""));
-    assert!(
-        !page.contains("<button") && !page.contains("<textarea") && !page.contains("countdown")
-    );
+    assert!(!page.contains("<button") && !page.contains("<textarea") && !page.contains("countdown"));
 }
 
 #[test]
@@ -159,9 +125,7 @@ fn the_frozen_content_is_not_on_the_page() {
 #[test]
 fn without_scripts_the_page_names_the_terminal_commands() {
     let page = page_of(pending());
-    let (_, rest) = page
-        .split_once("<noscript>")
-        .expect("there is a noscript part");
+    let (_, rest) = page.split_once("<noscript>").expect("there is a noscript part");
     let (part, _) = rest.split_once("</noscript>").expect("it ends");
     assert!(part.contains("holdgate approvals allow apr_0123456789abcdef0123456789abcdef"));
     assert!(part.contains("holdgate approvals deny apr_0123456789abcdef0123456789abcdef"));
@@ -169,57 +133,28 @@ fn without_scripts_the_page_names_the_terminal_commands() {
 
 #[test]
 fn sign_in_leads_back_to_this_origin_whatever_the_id() {
-    for id in [
-        "apr_1",
-        "//evil.example",
-        "https://evil.example/",
-        "\\\\evil",
-        "../x",
-        "a?b#c",
-        "é\u{202E}",
-        "",
-    ] {
+    for id in
+        ["apr_1", "//evil.example", "https://evil.example/", "\\\\evil", "../x", "a?b#c", "é\u{202E}", ""]
+    {
         let page = sign_in_page(id, None);
-        let (_, rest) = page
-            .split_once("name=\"next\" value=\"")
-            .expect("the form says where to");
+        let (_, rest) = page.split_once("name=\"next\" value=\"").expect("the form says where to");
         let (next, _) = rest.split_once('"').expect("the value ends");
         assert_eq!(next, path_of(id));
-        let segment = next
-            .strip_prefix("/approve/")
-            .expect("it stays under /approve/");
-        assert!(
-            segment
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b"-._~%".contains(&b)),
-            "{segment}"
-        );
+        let segment = next.strip_prefix("/approve/").expect("it stays under /approve/");
+        assert!(segment.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~%".contains(&b)), "{segment}");
     }
 }
 
 #[test]
 fn the_pages_and_files_need_nothing_that_the_policy_forbids() {
     assert!(
-        CONTENT_SECURITY_POLICY.starts_with(
-            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-        )
+        CONTENT_SECURITY_POLICY
+            .starts_with("default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; ")
     );
-    assert!(
-        !CONTENT_SECURITY_POLICY.contains("unsafe") && !CONTENT_SECURITY_POLICY.contains("http")
-    );
-    for page in [
-        page_of(pending()),
-        page_of(ended()),
-        sign_in_page("x", None),
-        not_found_page("x"),
-    ] {
-        assert!(
-            !page.contains(" style=") && !page.contains("<style"),
-            "{page}"
-        );
-        assert!(
-            !page.contains(" onclick") && !page.contains(" onload") && !page.contains(" onerror")
-        );
+    assert!(!CONTENT_SECURITY_POLICY.contains("unsafe") && !CONTENT_SECURITY_POLICY.contains("http"));
+    for page in [page_of(pending()), page_of(ended()), sign_in_page("x", None), not_found_page("x")] {
+        assert!(!page.contains(" style=") && !page.contains("<style"), "{page}");
+        assert!(!page.contains(" onclick") && !page.contains(" onload") && !page.contains(" onerror"));
         assert!(!page.contains("http://") && !page.contains("https://"));
     }
     let (_, script) = asset("approve.js").expect("the module is served");

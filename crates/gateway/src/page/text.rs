@@ -69,10 +69,8 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
 /// The escape that `text` begins with, if it begins with one.
 fn leading_escape(text: &str) -> Option<Escape<'_>> {
     let (hex, after) = text.strip_prefix("\\u{")?.split_once('}')?;
-    let is_hex = (1..=6).contains(&hex.len())
-        && hex
-            .bytes()
-            .all(|b| b.is_ascii_digit() || (b'A'..=b'F').contains(&b));
+    let is_hex =
+        (1..=6).contains(&hex.len()) && hex.bytes().all(|b| b.is_ascii_digit() || (b'A'..=b'F').contains(&b));
     if !is_hex {
         return None;
     }
@@ -102,41 +100,21 @@ mod tests {
 
     #[test]
     fn an_escape_is_marked_and_the_rest_is_left_as_it_is() {
-        assert_eq!(
-            shown("rm\\u{200B} -rf  /srv"),
-            "rm<span class=\"escape\">\\u{200B}</span> -rf  /srv"
-        );
+        assert_eq!(shown("rm\\u{200B} -rf  /srv"), "rm<span class=\"escape\">\\u{200B}</span> -rf  /srv");
     }
 
     #[test]
     fn a_line_break_breaks_the_line_and_a_run_of_them_breaks_it_once() {
-        assert_eq!(
-            shown("a\\u{A}b"),
-            "a<span class=\"escape\">\\u{A}</span><br>b"
-        );
-        assert_eq!(
-            shown("a\\u{A}[×400]b"),
-            "a<span class=\"escape\">\\u{A}[×400]</span><br>b"
-        );
+        assert_eq!(shown("a\\u{A}b"), "a<span class=\"escape\">\\u{A}</span><br>b");
+        assert_eq!(shown("a\\u{A}[×400]b"), "a<span class=\"escape\">\\u{A}[×400]</span><br>b");
     }
 
     #[test]
     fn what_only_looks_like_an_escape_stays_plain() {
-        for text in [
-            "\\u{}",
-            "\\u{200b}",
-            "\\u{1234567}",
-            "\\u{A",
-            "\\\\",
-            "\\",
-            "\\u{G}",
-        ] {
+        for text in ["\\u{}", "\\u{200b}", "\\u{1234567}", "\\u{A", "\\\\", "\\", "\\u{G}"] {
             assert_eq!(shown(text), text, "{text}");
         }
-        assert_eq!(
-            shown("\\u{9}[×]"),
-            "<span class=\"escape\">\\u{9}</span>[×]"
-        );
+        assert_eq!(shown("\\u{9}[×]"), "<span class=\"escape\">\\u{9}</span>[×]");
     }
 
     #[test]
