@@ -1,1 +1,105 @@
-fn main() {}
+//! The command line: parses arguments, runs one command, ends with its exit code.
+//!
+//! Owns the global options, logging and what happens to errors. Each command is a file of its name.
+
+mod connect;
+mod digest;
+mod environment;
+mod exec;
+mod exit;
+mod home;
+mod serve;
+
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Parser as _;
+use tracing_subscriber::EnvFilter;
+
+use connect::{Target, WithoutGateway};
+use exit::{Exit, Failure, say};
+use home::{Home, Identity};
+
+/// How long tasks that are still at work may delay the end of the process.
+const LINGER: Duration = Duration::from_millis(200);
+
+/// Durable approvals for AI agents
+#[derive(Debug, clap::Parser)]
+#[command(name = "holdgate", version, propagate_version = true)]
+struct Arguments {
+    /// The gateway, like http://127.0.0.1:7420; without it, whatever serves the home
+    #[arg(long, global = true, env = "HOLDGATE_URL", value_name = "URL", hide_env_values = true)]
+    url: Option<String>,
+    /// The directory with the database and the token files; without it, the platform's place for data
+    #[arg(long, global = true, env = "HOLDGATE_HOME", value_name = "DIR", hide_env_values = true)]
+    home: Option<PathBuf>,
+    /// Print JSON on standard output, for programs
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Serve(serve::Arguments),
+    Exec(exec::Arguments),
+    /// Identify requests: JSON lines in, their ids and digests out
+    Digest,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let json = arguments.json;
+    let ended = start_logging(matches!(arguments.command, Command::Serve(_))).map_err(Failure::from).and_then(|()| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
+        let ended = runtime.block_on(run(arguments));
+        runtime.shutdown_timeout(LINGER);
+        ended
+    });
+    ended.unwrap_or_else(|failure| report(&failure, json).into())
+}
+
+async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let target = || -> anyhow::Result<Target> {
+        let url = arguments.url.clone().filter(|url| !url.is_empty());
+        Ok(Target { url, home: Home::at(arguments.home.clone().filter(|home| !home.as_os_str().is_empty()))? })
+    };
+    Ok(match arguments.command {
+        Command::Serve(serve) => serve::run(&target()?.home, serve).await?.into(),
+        Command::Exec(exec) => {
+            let connection = connect::connect(&target()?, Identity::Agent, WithoutGateway::GiveUp).await?;
+            exec::run(connection.authority, exec, environment::variables()).await
+        }
+        Command::Digest => digest::run(std::io::stdin().lock(), std::io::stdout().lock())?.into(),
+    })
+}
+
+/// Says what went wrong. For programs, the authority's own "no" is the document on standard output.
+fn report(failure: &Failure, json: bool) -> Exit {
+    use std::io::Write as _;
+    say(&format!("{:#}", failure.why));
+    if let Some(problem) = failure.problem.as_ref().filter(|_| json) {
+        // A reader that is gone reads the exit code.
+        let _ = serde_json::to_string(problem).map(|problem| writeln!(std::io::stdout(), "{problem}"));
+    }
+    failure.exit
+}
+
+/// Logs to standard error. A gateway tells what it does; other commands speak for themselves.
+fn start_logging(is_gateway: bool) -> anyhow::Result<()> {
+    let default = if is_gateway { "warn,holdgate=info" } else { "off" };
+    let filter = match environment::log_filter()? {
+        Some(filter) => EnvFilter::try_new(&filter).with_context(|| format!("HOLDGATE_LOG: {filter:?} is no filter, like info or holdgate=debug"))?,
+        None => EnvFilter::new(default),
+    };
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal() && !environment::no_color())
+        .init();
+    Ok(())
+}

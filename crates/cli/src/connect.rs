@@ -1,0 +1,158 @@
+//! From a command to an authority: the gateway that was named, the one that owns the home's database, or, where a
+//! command may, the database itself.
+//!
+//! Owns the order in which they are sought. Decides nothing about approvals.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use holdgate_authority::{Authority, Local, Role, Service};
+use holdgate_client::Remote;
+use holdgate_gateway::credential_hash;
+use holdgate_store::clock::SystemClock;
+use holdgate_store::sqlite::{OpenOptions, SqliteStore, owner_of};
+use holdgate_store::{Credential, Owner, Store, StoreError};
+
+use crate::environment;
+use crate::exit::{Exit, Failure};
+use crate::home::{Home, Identity};
+
+/// Where to seek an authority.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The gateway that was named, if one was.
+    pub url: Option<String>,
+    /// The home directory.
+    pub home: Home,
+}
+
+/// What a command does when no gateway serves the home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WithoutGateway {
+    /// It needs one.
+    GiveUp,
+    /// It opens the home's database for itself, if there is one.
+    Open,
+    /// It opens the home's database for itself, and makes it if there is none.
+    OpenOrCreate,
+}
+
+/// An authority to speak to, as one identity.
+pub struct Connection {
+    /// The authority.
+    pub authority: Arc<dyn Authority>,
+    /// Who serves it.
+    pub serves: Serves,
+}
+
+/// Who serves a connection's authority.
+pub enum Serves {
+    /// A gateway.
+    Gateway {
+        /// Where it answers.
+        url: String,
+    },
+    /// This process. Until it lets go nobody else can open the database, to decide or for anything else. Deadlines
+    /// and leases are judged at every read; nothing sweeps, so that a look at a home whose gateway is away ends no
+    /// request that waits for its return.
+    Here(Arc<SqliteStore>),
+}
+
+impl Connection {
+    /// Lets go of the database, if this process holds it.
+    pub async fn close(self) {
+        if let Serves::Here(store) = self.serves {
+            store.close().await;
+        }
+    }
+}
+
+/// Finds the authority and speaks to it as `identity`.
+///
+/// # Errors
+/// Exit 7 when there is no gateway and the command cannot do without; otherwise what is wrong with the home, the
+/// database, the URL or the token.
+pub async fn connect(
+    target: &Target,
+    identity: Identity,
+    without: WithoutGateway,
+) -> Result<Connection, Failure> {
+    let home = &target.home;
+    if let Some(url) = &target.url {
+        return remote(url, home, identity);
+    }
+    match (owner_of(&home.database()), without) {
+        (Some(Owner { url: Some(url), .. }), _) => remote(&url, home, identity),
+        (Some(owner), _) => Err(owned(home, &owner)),
+        (None, WithoutGateway::OpenOrCreate) => open(home, identity, without).await,
+        (None, WithoutGateway::Open) if exists(home)? => open(home, identity, without).await,
+        (None, WithoutGateway::Open | WithoutGateway::GiveUp) => Err(Failure::new(
+            Exit::Unreachable,
+            format!(
+                "no gateway serves the home {}; start one with `holdgate serve`, or name one with --url",
+                home.dir().display()
+            ),
+        )),
+    }
+}
+
+fn exists(home: &Home) -> anyhow::Result<bool> {
+    let path = home.database();
+    path.try_exists().with_context(|| format!("cannot look for {}", path.display()))
+}
+
+fn remote(url: &str, home: &Home, identity: Identity) -> Result<Connection, Failure> {
+    let remote = Remote::new(url, &token(home, identity)?).context("the gateway cannot be used")?;
+    let url = remote.url().to_owned();
+    Ok(Connection { authority: Arc::new(remote), serves: Serves::Gateway { url } })
+}
+
+async fn open(home: &Home, identity: Identity, without: WithoutGateway) -> Result<Connection, Failure> {
+    let may_create = without == WithoutGateway::OpenOrCreate;
+    if may_create {
+        home.create()?;
+    }
+    let options = OpenOptions { path: home.database(), clock: Arc::new(SystemClock::new()) };
+    let store = match SqliteStore::open(options) {
+        Ok(store) => store,
+        // Somebody was faster, since we looked.
+        Err(StoreError::Owned { owner: Owner { url: Some(url), .. }, .. }) => {
+            return remote(&url, home, identity);
+        }
+        Err(StoreError::Owned { owner, .. }) => return Err(owned(home, &owner)),
+        Err(error) => return Err(anyhow::Error::from(error).into()),
+    };
+    if may_create {
+        home.provision(&*store).await?;
+    }
+    let as_store: Arc<dyn Store> = store.clone();
+    let service = Service::start(as_store, Role::Embedded).await?;
+    // The file's owner could write anything into it; asking for the token all the same keeps one authorisation for
+    // every way in, and says early that a token is not this database's.
+    let hash = credential_hash(&token(home, identity)?);
+    let known = service.authenticate(Credential::Token(hash)).await?;
+    let principal = known.with_context(|| {
+        format!(
+            "the token is not known to {}; start `holdgate serve` in this home once",
+            home.database().display()
+        )
+    })?;
+    Ok(Connection { authority: Arc::new(Local::new(service, principal)), serves: Serves::Here(store) })
+}
+
+fn token(home: &Home, identity: Identity) -> anyhow::Result<String> {
+    match environment::token()? {
+        Some(token) => Ok(token),
+        None => home.token(identity),
+    }
+}
+
+fn owned(home: &Home, owner: &Owner) -> Failure {
+    Failure::new(
+        Exit::Unreachable,
+        format!(
+            "{} is in use by {owner}; try again when it has ended, or start `holdgate serve` then",
+            home.database().display()
+        ),
+    )
+}
