@@ -35,37 +35,27 @@ pub(crate) async fn authenticate(app: &App, headers: &HeaderMap) -> Result<(Loca
     let (credential, means) = if let Some(token) = bearer(headers)? {
         (Credential::Token(credential_hash(token)), Means::Token)
     } else if let Some(secret) = session_secret(app, headers) {
-        (
-            Credential::PageSession(credential_hash(secret)),
-            Means::Cookie,
-        )
+        (Credential::PageSession(credential_hash(secret)), Means::Cookie)
     } else {
-        return Err(unauthenticated(
-            "send the header Authorization: Bearer TOKEN",
-        ));
+        return Err(unauthenticated("send the header Authorization: Bearer TOKEN"));
     };
     match app.gateway.service.authenticate(credential).await? {
         Some(principal) => Ok((Local::new(app.gateway.service.clone(), principal), means)),
-        None => Err(unauthenticated(
-            "the credential is not known here; it may have been replaced",
-        )),
+        None => Err(unauthenticated("the credential is not known here; it may have been replaced")),
     }
 }
 
 /// Refuses a state-changing call that only a browser's cookie vouches for, unless the page itself made it.
 pub(crate) fn check_csrf(app: &App, headers: &HeaderMap, means: Means) -> Result<(), Error> {
     let expected = session_secret(app, headers).map(csrf_token);
-    let given = headers
-        .get(CSRF_HEADER)
-        .and_then(|value| value.to_str().ok());
+    let given = headers.get(CSRF_HEADER).and_then(|value| value.to_str().ok());
     match means {
         Means::Token => Ok(()),
         // Both sides are hashes of a secret that the caller has sent: comparing them leaks nothing new.
         Means::Cookie if expected.is_some() && expected.as_deref() == given => Ok(()),
-        Means::Cookie => Err(Error::new(
-            Code::ForbiddenOrigin,
-            format!("the header {CSRF_HEADER} is missing or wrong"),
-        )),
+        Means::Cookie => {
+            Err(Error::new(Code::ForbiddenOrigin, format!("the header {CSRF_HEADER} is missing or wrong")))
+        }
     }
 }
 
@@ -77,59 +67,33 @@ pub(crate) fn csrf_token(secret: &str) -> String {
 /// Opens a page session for the holder of `token`; answers the `Set-Cookie` value.
 pub(crate) async fn sign_in(app: &App, token: &str) -> Result<String, Error> {
     let service = &app.gateway.service;
-    let known = service
-        .authenticate(Credential::Token(credential_hash(token.trim())))
-        .await?;
+    let known = service.authenticate(Credential::Token(credential_hash(token.trim()))).await?;
     let principal = known.ok_or_else(|| unauthenticated("That token is not known here."))?;
     if !principal.may_review() {
-        return Err(Error::new(
-            Code::NotAReviewer,
-            "That token belongs to an agent. Agents never decide.",
-        ));
+        return Err(Error::new(Code::NotAReviewer, "That token belongs to an agent. Agents never decide."));
     }
     let secret = mint::secret("hgs").map_err(|error| {
         tracing::error!(%error, "no randomness");
-        Error::new(
-            Code::Unavailable,
-            "Signing in is not possible at the moment.",
-        )
+        Error::new(Code::Unavailable, "Signing in is not possible at the moment.")
     })?;
-    service
-        .open_page_session(credential_hash(&secret), &principal)
-        .await?;
+    service.open_page_session(credential_hash(&secret), &principal).await?;
     let max_age = holdgate_core::limits::PAGE_SESSION_MS / 1_000;
-    Ok(format!(
-        "{}={secret}; HttpOnly; SameSite=Strict; Path=/; Max-Age={max_age}",
-        app.cookie
-    ))
+    Ok(format!("{}={secret}; HttpOnly; SameSite=Strict; Path=/; Max-Age={max_age}", app.cookie))
 }
 
 /// The secret of the page session that came with a request.
 pub(crate) fn session_secret<'a>(app: &App, headers: &'a HeaderMap) -> Option<&'a str> {
-    let cookies = headers
-        .get_all(COOKIE)
-        .into_iter()
-        .filter_map(|value| value.to_str().ok());
-    let mut pairs = cookies
-        .flat_map(|line| line.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='));
-    pairs
-        .find(|(name, _)| *name == app.cookie)
-        .map(|(_, secret)| secret)
+    let cookies = headers.get_all(COOKIE).into_iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(name, _)| *name == app.cookie).map(|(_, secret)| secret)
 }
 
 /// The reviewer who is signed in to the page, if one is.
-pub(crate) async fn page_reviewer(
-    app: &App,
-    headers: &HeaderMap,
-) -> Result<Option<Principal>, Error> {
+pub(crate) async fn page_reviewer(app: &App, headers: &HeaderMap) -> Result<Option<Principal>, Error> {
     match session_secret(app, headers) {
         None => Ok(None),
         Some(secret) => {
-            app.gateway
-                .service
-                .authenticate(Credential::PageSession(credential_hash(secret)))
-                .await
+            app.gateway.service.authenticate(Credential::PageSession(credential_hash(secret))).await
         }
     }
 }
@@ -141,9 +105,7 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Error> {
     let token = value.to_str().ok().and_then(|text| text.split_once(' '));
     match token {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Ok(Some(token.trim())),
-        _ => Err(unauthenticated(
-            "the Authorization header is not of the form Bearer TOKEN",
-        )),
+        _ => Err(unauthenticated("the Authorization header is not of the form Bearer TOKEN")),
     }
 }
 

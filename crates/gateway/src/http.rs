@@ -1,6 +1,7 @@
 //! The route table. What each call does is `holdgate-authority`'s; only here are HTTP's words for it.
 
 mod approvals;
+mod caller;
 mod guard;
 mod openapi;
 mod pages;
@@ -29,16 +30,9 @@ pub(crate) struct App {
 /// The whole application: the guard stands before the routes, so that a request under a foreign name learns
 /// nothing about them.
 pub(crate) fn app(gateway: Gateway, port: u16, stopping: watch::Receiver<bool>) -> Router {
-    let app = App {
-        gateway,
-        cookie: format!("holdgate-{port}"),
-        stopping,
-    };
+    let app = App { gateway, cookie: format!("holdgate-{port}"), stopping };
     let routes = Router::new()
-        .route(
-            "/v1/approvals",
-            post(approvals::create).get(approvals::list),
-        )
+        .route("/v1/approvals", post(approvals::create).get(approvals::list))
         .route("/v1/approvals/{id}", get(approvals::read))
         .route("/v1/approvals/{id}/wait", get(approvals::wait))
         .route("/v1/approvals/{id}/decision", post(approvals::decide))
@@ -50,10 +44,7 @@ pub(crate) fn app(gateway: Gateway, port: u16, stopping: watch::Receiver<bool>) 
         .route("/v1/runs", post(runs::create))
         .route("/v1/runs/{id}", get(runs::read))
         .route("/v1/runs/{id}/lease", post(runs::lease))
-        .route(
-            "/v1/runs/{id}/events",
-            post(runs::append).get(runs::journal),
-        )
+        .route("/v1/runs/{id}/events", post(runs::append).get(runs::journal))
         .route("/approve/{id}", get(pages::approve))
         .route("/sign-in", post(pages::sign_in))
         .route("/assets/{name}", get(pages::asset))
@@ -65,7 +56,5 @@ pub(crate) fn app(gateway: Gateway, port: u16, stopping: watch::Receiver<bool>) 
         .layer(axum::middleware::from_fn(system::measure))
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         .with_state(app);
-    Router::new()
-        .fallback_service(routes)
-        .layer(axum::middleware::from_fn(guard::check))
+    Router::new().fallback_service(routes).layer(axum::middleware::from_fn(guard::check))
 }

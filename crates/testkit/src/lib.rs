@@ -1,1 +1,13 @@
-//! TODO
+//! Test support: a clock that tests move, a store that fails when told to, the contract of every store, and a
+//! running gateway with people and agents to speak to it.
+//!
+//! Only ever a dev-dependency. Owns no behaviour that a product could use.
+
+pub mod clock;
+pub mod contract;
+pub mod faulty;
+#[cfg(feature = "gateway")]
+pub mod gateway;
+
+pub use clock::ManualClock;
+pub use faulty::{Fault, Faulty};

@@ -5,31 +5,19 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use holdgate_authority::{Authority, Error, Local};
+use holdgate_authority::{Authority, Error};
 use holdgate_core::limits::WAIT_MS;
 use holdgate_wire::{
-    Approval, ApprovalPage, Cancel, Claim, Code, CreateApproval, Decide, Decided, ListApprovals,
-    MakeClaim, Problem, Settle,
+    Approval, ApprovalPage, Cancel, Claim, Code, CreateApproval, Decide, Decided, ListApprovals, MakeClaim,
+    Problem, Settle,
 };
 use serde::Deserialize;
 
 use super::App;
+use super::caller::{Reader, Writer};
 use super::problem::{Body, HttpError, Id, Params, json};
-use crate::auth;
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
-
-/// Who reads: by token or by the page's cookie.
-pub(super) async fn reader(app: &App, headers: &HeaderMap) -> Result<Local, HttpError> {
-    Ok(auth::authenticate(app, headers).await?.0)
-}
-
-/// Who changes something: by token, or by the page's cookie together with the page's own header.
-pub(super) async fn writer(app: &App, headers: &HeaderMap) -> Result<Local, HttpError> {
-    let (local, means) = auth::authenticate(app, headers).await?;
-    auth::check_csrf(app, headers, means)?;
-    Ok(local)
-}
 
 /// Asks for permission.
 #[utoipa::path(post, path = "/v1/approvals", request_body = CreateApproval, params(
@@ -37,60 +25,40 @@ pub(super) async fn writer(app: &App, headers: &HeaderMap) -> Result<Local, Http
     (status = 201, body = Approval), (status = 200, description = "The same had been asked before", body = Approval),
     (status = "default", body = Problem)))]
 pub(super) async fn create(
-    State(app): State<App>,
+    Writer(caller): Writer,
     headers: HeaderMap,
     Body(request): Body<CreateApproval>,
 ) -> Result<Response, HttpError> {
-    let caller = writer(&app, &headers).await?;
     let key = match headers.get(IDEMPOTENCY_KEY).map(|key| key.to_str()) {
         None => None,
         Some(Ok(key)) => Some(key),
         Some(Err(_)) => {
-            return Err(
-                Problem::new(Code::InvalidRequest, "Idempotency-Key: it is not ASCII").into(),
-            );
+            return Err(Problem::new(Code::InvalidRequest, "Idempotency-Key: it is not ASCII").into());
         }
     };
     let created = caller.create(request, key).await?;
     if created.is_new {
-        metrics::counter!("holdgate_approvals_requested_total", "kind" => created.approval.kind.as_str()).increment(1);
+        metrics::counter!("holdgate_approvals_requested_total", "kind" => created.approval.kind.as_str())
+            .increment(1);
     }
-    Ok(json(
-        if created.is_new {
-            StatusCode::CREATED
-        } else {
-            StatusCode::OK
-        },
-        &created.approval,
-    ))
+    Ok(json(if created.is_new { StatusCode::CREATED } else { StatusCode::OK }, &created.approval))
 }
 
 /// Lists approvals, newest first.
 #[utoipa::path(get, path = "/v1/approvals", params(ListApprovals),
     responses((status = 200, body = ApprovalPage), (status = "default", body = Problem)))]
 pub(super) async fn list(
-    State(app): State<App>,
-    headers: HeaderMap,
+    Reader(caller): Reader,
     Params(query): Params<ListApprovals>,
 ) -> Result<Response, HttpError> {
-    Ok(json(
-        StatusCode::OK,
-        &reader(&app, &headers).await?.list(query).await?,
-    ))
+    Ok(json(StatusCode::OK, &caller.list(query).await?))
 }
 
 /// Reads an approval.
 #[utoipa::path(get, path = "/v1/approvals/{id}", params(("id" = String, Path)),
     responses((status = 200, body = Approval), (status = "default", body = Problem)))]
-pub(super) async fn read(
-    State(app): State<App>,
-    headers: HeaderMap,
-    Id(id): Id,
-) -> Result<Response, HttpError> {
-    Ok(json(
-        StatusCode::OK,
-        &reader(&app, &headers).await?.get(&id).await?,
-    ))
+pub(super) async fn read(Reader(caller): Reader, Id(id): Id) -> Result<Response, HttpError> {
+    Ok(json(StatusCode::OK, &caller.get(&id).await?))
 }
 
 #[derive(Deserialize)]
@@ -107,7 +75,7 @@ pub(super) struct Wait {
     (status = "default", body = Problem)))]
 pub(super) async fn wait(
     State(app): State<App>,
-    headers: HeaderMap,
+    Reader(caller): Reader,
     Id(id): Id,
     Params(wait): Params<Wait>,
 ) -> Result<Response, HttpError> {
@@ -119,32 +87,22 @@ pub(super) async fn wait(
         )
         .into());
     }
-    let caller = reader(&app, &headers).await?;
     let approval = tokio::select! {
         approval = caller.wait(&id, Duration::from_millis(timeout_ms.unsigned_abs())) => approval?,
         // A gateway that stops tells waiters how things stand; they ask again and find its successor.
         () = crate::stopped(app.stopping.clone()) => caller.get(&id).await?,
     };
-    Ok(json(
-        if approval.is_terminal() {
-            StatusCode::OK
-        } else {
-            StatusCode::ACCEPTED
-        },
-        &approval,
-    ))
+    Ok(json(if approval.is_terminal() { StatusCode::OK } else { StatusCode::ACCEPTED }, &approval))
 }
 
 /// Answers an approval.
 #[utoipa::path(post, path = "/v1/approvals/{id}/decision", params(("id" = String, Path)), request_body = Decide,
     responses((status = 200, body = Decided), (status = "default", body = Problem)))]
 pub(super) async fn decide(
-    State(app): State<App>,
-    headers: HeaderMap,
+    Writer(caller): Writer,
     Id(id): Id,
     Body(decision): Body<Decide>,
 ) -> Result<Response, HttpError> {
-    let caller = writer(&app, &headers).await?;
     let answer = decision.decision.as_str();
     let decided = caller.decide(&id, decision).await;
     let result = match &decided {
@@ -153,8 +111,7 @@ pub(super) async fn decide(
         Err(Error::Problem(problem)) if problem.code == Code::AlreadyDecided => "lost",
         Err(_) => "refused",
     };
-    metrics::counter!("holdgate_decisions_total", "decision" => answer, "result" => result)
-        .increment(1);
+    metrics::counter!("holdgate_decisions_total", "decision" => answer, "result" => result).increment(1);
     Ok(json(StatusCode::OK, &decided?))
 }
 
@@ -162,12 +119,11 @@ pub(super) async fn decide(
 #[utoipa::path(post, path = "/v1/approvals/{id}/claim", params(("id" = String, Path)), request_body = MakeClaim,
     responses((status = 200, body = inline(ClaimAnswer)), (status = "default", body = Problem)))]
 pub(super) async fn claim(
-    State(app): State<App>,
-    headers: HeaderMap,
+    Writer(caller): Writer,
     Id(id): Id,
     Body(claim): Body<MakeClaim>,
 ) -> Result<Response, HttpError> {
-    let claim = writer(&app, &headers).await?.claim(&id, claim).await?;
+    let claim = caller.claim(&id, claim).await?;
     metrics::counter!("holdgate_claims_total").increment(1);
     Ok(json(StatusCode::OK, &ClaimAnswer { claim }))
 }
@@ -181,28 +137,20 @@ pub(super) struct ClaimAnswer {
 #[utoipa::path(post, path = "/v1/approvals/{id}/receipt", params(("id" = String, Path)), request_body = Settle,
     responses((status = 200, body = Approval), (status = "default", body = Problem)))]
 pub(super) async fn settle(
-    State(app): State<App>,
-    headers: HeaderMap,
+    Writer(caller): Writer,
     Id(id): Id,
     Body(settle): Body<Settle>,
 ) -> Result<Response, HttpError> {
-    Ok(json(
-        StatusCode::OK,
-        &writer(&app, &headers).await?.settle(&id, settle).await?,
-    ))
+    Ok(json(StatusCode::OK, &caller.settle(&id, settle).await?))
 }
 
 /// Calls a request off.
 #[utoipa::path(post, path = "/v1/approvals/{id}/cancel", params(("id" = String, Path)), request_body = Cancel,
     responses((status = 200, body = Approval), (status = "default", body = Problem)))]
 pub(super) async fn cancel(
-    State(app): State<App>,
-    headers: HeaderMap,
+    Writer(caller): Writer,
     Id(id): Id,
     Body(cancel): Body<Cancel>,
 ) -> Result<Response, HttpError> {
-    Ok(json(
-        StatusCode::OK,
-        &writer(&app, &headers).await?.cancel(&id, cancel).await?,
-    ))
+    Ok(json(StatusCode::OK, &caller.cancel(&id, cancel).await?))
 }

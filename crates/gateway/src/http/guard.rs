@@ -25,10 +25,7 @@ pub(super) async fn check(request: Request, next: Next) -> Response {
 fn refuse(request: &Request) -> Option<Problem> {
     let headers = request.headers();
     let Some(host) = host(headers) else {
-        return Some(Problem::new(
-            Code::MisdirectedRequest,
-            "the request names no host, or several",
-        ));
+        return Some(Problem::new(Code::MisdirectedRequest, "the request names no host, or several"));
     };
     let named = [Some(&host), request.uri().authority()];
     if !named.into_iter().flatten().all(is_loopback) {
@@ -37,10 +34,7 @@ fn refuse(request: &Request) -> Option<Problem> {
     }
     let mut origins = headers.get_all(ORIGIN).into_iter();
     if origins.any(|origin| origin.to_str().ok() != Some(&format!("http://{host}"))) {
-        return Some(Problem::new(
-            Code::ForbiddenOrigin,
-            "the request comes from a page of another origin",
-        ));
+        return Some(Problem::new(Code::ForbiddenOrigin, "the request comes from a page of another origin"));
     }
     None
 }
@@ -53,10 +47,7 @@ fn host(headers: &HeaderMap) -> Option<Authority> {
 
 fn is_loopback(authority: &Authority) -> bool {
     let host = authority.host();
-    let literal = host
-        .strip_prefix('[')
-        .and_then(|host| host.strip_suffix(']'))
-        .unwrap_or(host);
+    let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let has_user = authority.as_str().contains('@');
     !has_user
         && (host.eq_ignore_ascii_case("localhost")
@@ -68,9 +59,7 @@ mod tests {
     use super::*;
 
     fn refused(host: &str, origin: Option<&str>) -> Option<Code> {
-        let mut request = axum::http::Request::builder()
-            .uri("/v1/approvals")
-            .header(HOST, host);
+        let mut request = axum::http::Request::builder().uri("/v1/approvals").header(HOST, host);
         if let Some(origin) = origin {
             request = request.header(ORIGIN, origin);
         }
@@ -79,19 +68,9 @@ mod tests {
 
     #[test]
     fn the_names_of_the_loopback_address_are_ours() {
-        for host in [
-            "127.0.0.1:7420",
-            "localhost:7420",
-            "LOCALHOST",
-            "[::1]:7420",
-            "127.8.8.8",
-        ] {
+        for host in ["127.0.0.1:7420", "localhost:7420", "LOCALHOST", "[::1]:7420", "127.8.8.8"] {
             assert_eq!(refused(host, None), None, "{host}");
-            assert_eq!(
-                refused(host, Some(&format!("http://{host}"))),
-                None,
-                "{host}"
-            );
+            assert_eq!(refused(host, Some(&format!("http://{host}"))), None, "{host}");
         }
     }
 
@@ -107,11 +86,7 @@ mod tests {
             "192.168.0.1",
             "",
         ] {
-            assert_eq!(
-                refused(host, None),
-                Some(Code::MisdirectedRequest),
-                "{host}"
-            );
+            assert_eq!(refused(host, None), Some(Code::MisdirectedRequest), "{host}");
         }
     }
 
@@ -124,19 +99,14 @@ mod tests {
             "https://127.0.0.1:7420",
             "http://127.0.0.1:9999",
         ] {
-            assert_eq!(
-                refused("127.0.0.1:7420", Some(origin)),
-                Some(Code::ForbiddenOrigin),
-                "{origin}"
-            );
+            assert_eq!(refused("127.0.0.1:7420", Some(origin)), Some(Code::ForbiddenOrigin), "{origin}");
         }
     }
 
     #[test]
     fn an_absolute_target_cannot_name_another_host() {
-        let request = axum::http::Request::builder()
-            .uri("http://evil.example/healthz")
-            .header(HOST, "127.0.0.1");
+        let request =
+            axum::http::Request::builder().uri("http://evil.example/healthz").header(HOST, "127.0.0.1");
         let problem = refuse(&request.body(axum::body::Body::empty()).unwrap()).unwrap();
         assert_eq!(problem.code, Code::MisdirectedRequest);
     }

@@ -26,14 +26,9 @@ pub(super) async fn approve(
     let service = &app.gateway.service;
     match Local::new(service.clone(), reviewer).get(&id).await {
         Ok(approval) => {
-            let csrf = auth::session_secret(&app, &headers)
-                .map(auth::csrf_token)
-                .unwrap_or_default();
+            let csrf = auth::session_secret(&app, &headers).map(auth::csrf_token).unwrap_or_default();
             let now_ms = service.store().now().as_ms();
-            Ok(html(
-                StatusCode::OK,
-                page::approval_page(&approval, &csrf, now_ms),
-            ))
+            Ok(html(StatusCode::OK, page::approval_page(&approval, &csrf, now_ms)))
         }
         Err(error) if error.code() == Some(Code::NotFound) => {
             Ok(html(StatusCode::NOT_FOUND, page::not_found_page(&id)))
@@ -54,19 +49,11 @@ pub(super) async fn sign_in(
     form: Result<Form<SignIn>, FormRejection>,
 ) -> Result<Response, HttpError> {
     let Ok(Form(SignIn { token, next })) = form else {
-        return Err(Error::new(
-            Code::InvalidRequest,
-            "the form has the fields token and next",
-        )
-        .into());
+        return Err(Error::new(Code::InvalidRequest, "the form has the fields token and next").into());
     };
     // Only ever back to an approval of this gateway: anything else would be an open redirect.
     let Some(id) = next.strip_prefix("/approve/").filter(|id| is_plain(id)) else {
-        return Err(Error::new(
-            Code::InvalidRequest,
-            "next: it is not the path of an approval",
-        )
-        .into());
+        return Err(Error::new(Code::InvalidRequest, "next: it is not the path of an approval").into());
     };
     match auth::sign_in(&app, &token).await {
         Ok(cookie) => {
@@ -74,9 +61,8 @@ pub(super) async fn sign_in(
             let set = [(LOCATION, format!("/approve/{id}")), (SET_COOKIE, cookie)];
             for (name, value) in set {
                 let value = HeaderValue::from_str(&value);
-                let value = value.map_err(|_| {
-                    Error::new(Code::Unavailable, "the cookie could not be written")
-                })?;
+                let value =
+                    value.map_err(|_| Error::new(Code::Unavailable, "the cookie could not be written"))?;
                 response.headers_mut().insert(name, value);
             }
             Ok(response)
@@ -109,26 +95,18 @@ pub(super) async fn asset(Id(name): Id) -> Response {
 /// An id that stands in a path as it is.
 fn is_plain(id: &str) -> bool {
     !id.is_empty()
-        && id
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~' | b'%'))
+        && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~' | b'%'))
 }
 
 fn html(status: StatusCode, body: String) -> Response {
     let mut response = with_page_headers((status, body).into_response());
-    response.headers_mut().insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static("text/html; charset=utf-8"),
-    );
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
     response
 }
 
 fn with_page_headers(mut response: Response) -> Response {
     for (name, value) in page::HEADERS {
-        response.headers_mut().insert(
-            HeaderName::from_static(name),
-            HeaderValue::from_static(value),
-        );
+        response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
     response
 }

@@ -27,10 +27,9 @@ impl From<Error> for HttpError {
         match error {
             Error::Problem(problem) => Self(*problem),
             // A local authority has nobody to reach; if it ever says so, nothing may run.
-            Error::Unreachable { .. } => Self(Problem::new(
-                Code::Unavailable,
-                "the authority cannot be reached",
-            )),
+            Error::Unreachable { .. } => {
+                Self(Problem::new(Code::Unavailable, "the authority cannot be reached"))
+            }
         }
     }
 }
@@ -38,21 +37,14 @@ impl From<Error> for HttpError {
 impl IntoResponse for HttpError {
     fn into_response(self) -> Response {
         let Self(problem) = self;
-        let status =
-            StatusCode::from_u16(problem.status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+        let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
         let mut response = json(status, &problem);
         let headers = response.headers_mut();
-        headers.insert(
-            CONTENT_TYPE,
-            HeaderValue::from_static("application/problem+json"),
-        );
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if problem.code == Code::Unauthenticated {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        if matches!(
-            problem.code,
-            Code::RateLimited | Code::Unavailable | Code::RunHeld
-        ) {
+        if matches!(problem.code, Code::RateLimited | Code::Unavailable | Code::RunHeld) {
             let seconds = problem.retry_after_ms.map_or(1, |ms| ms.max(0) / 1_000 + 1);
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
@@ -64,10 +56,7 @@ impl IntoResponse for HttpError {
 pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Response {
     match serde_json::to_vec(body) {
         Ok(body) => {
-            let headers = [
-                (CONTENT_TYPE, "application/json"),
-                (CACHE_CONTROL, "no-store"),
-            ];
+            let headers = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")];
             (status, headers, body).into_response()
         }
         Err(error) => {
@@ -84,30 +73,18 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     type Rejection = HttpError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, HttpError> {
-        let bytes = Bytes::from_request(request, state)
-            .await
-            .map_err(too_large)?;
+        let bytes = Bytes::from_request(request, state).await.map_err(too_large)?;
         let text = if bytes.is_empty() { b"{}" } else { &bytes[..] };
         let parsed = serde_json::from_slice(text);
-        parsed
-            .map(Body)
-            .map_err(|e| Problem::new(Code::InvalidRequest, format!("the body: {e}")).into())
+        parsed.map(Body).map_err(|e| Problem::new(Code::InvalidRequest, format!("the body: {e}")).into())
     }
 }
 
 fn too_large(rejection: BytesRejection) -> HttpError {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-        Problem::new(
-            Code::TooLarge,
-            format!("the body is larger than {BODY_BYTES} bytes"),
-        )
-        .into()
+        Problem::new(Code::TooLarge, format!("the body is larger than {BODY_BYTES} bytes")).into()
     } else {
-        Problem::new(
-            Code::InvalidRequest,
-            format!("the body could not be read: {rejection}"),
-        )
-        .into()
+        Problem::new(Code::InvalidRequest, format!("the body could not be read: {rejection}")).into()
     }
 }
 
@@ -120,13 +97,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, HttpError> {
         let query: Result<Query<T>, QueryRejection> = Query::from_request_parts(parts, state).await;
         let parsed = query.map(|Query(params)| Params(params));
-        parsed.map_err(|e| {
-            Problem::new(
-                Code::InvalidRequest,
-                format!("the query: {}", e.body_text()),
-            )
-            .into()
-        })
+        parsed.map_err(|e| Problem::new(Code::InvalidRequest, format!("the query: {}", e.body_text())).into())
     }
 }
 
@@ -137,25 +108,17 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
     type Rejection = HttpError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, HttpError> {
-        let path: Result<Path<String>, PathRejection> =
-            Path::from_request_parts(parts, state).await;
+        let path: Result<Path<String>, PathRejection> = Path::from_request_parts(parts, state).await;
         let id = path.map(|Path(id)| Id(id));
         id.map_err(|_| Problem::refused(&holdgate_core::Refusal::NotFound, None).into())
     }
 }
 
 pub(super) async fn no_such_call(uri: Uri) -> HttpError {
-    let detail = format!(
-        "there is nothing at {}; the calls are listed at /openapi.json",
-        uri.path()
-    );
+    let detail = format!("there is nothing at {}; the calls are listed at /openapi.json", uri.path());
     Problem::new(Code::NotFound, detail).into()
 }
 
 pub(super) async fn wrong_method(method: Method, uri: Uri) -> HttpError {
-    Problem::new(
-        Code::MethodNotAllowed,
-        format!("{} does not take {method}", uri.path()),
-    )
-    .into()
+    Problem::new(Code::MethodNotAllowed, format!("{} does not take {method}", uri.path())).into()
 }

@@ -3,15 +3,15 @@
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
+use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde_json::json as object;
 
 use super::App;
-use super::approvals::reader;
-use super::problem::{HttpError, json};
+use super::caller::Reader;
+use super::problem::json;
 
 /// Whether the process serves. Says nothing about anybody's approvals.
 #[utoipa::path(get, path = "/healthz", responses((status = 200, body = Object)))]
@@ -21,27 +21,14 @@ pub(super) async fn health() -> Response {
 
 /// Counters and latencies in Prometheus' text form.
 #[utoipa::path(get, path = "/metrics", responses((status = 200, body = String, content_type = "text/plain")))]
-pub(super) async fn metrics(
-    State(app): State<App>,
-    headers: HeaderMap,
-) -> Result<Response, HttpError> {
-    reader(&app, &headers).await?;
-    let text = app
-        .gateway
-        .metrics
-        .as_ref()
-        .map(|metrics| metrics.render())
-        .unwrap_or_default();
-    Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
+pub(super) async fn metrics(State(app): State<App>, _: Reader) -> Response {
+    let text = app.gateway.metrics.as_ref().map(|metrics| metrics.render()).unwrap_or_default();
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 
 /// Counts every request and how long it took, by route and status; never by id.
 pub(super) async fn measure(request: Request, next: Next) -> Response {
-    let route = request
-        .extensions()
-        .get::<MatchedPath>()
-        .map_or("none", MatchedPath::as_str)
-        .to_owned();
+    let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let method = request.method().as_str().to_owned();
     let started = started();
     let response = next.run(request).await;
@@ -53,10 +40,7 @@ pub(super) async fn measure(request: Request, next: Next) -> Response {
     response
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a latency is no point in time; nothing is decided by it"
-)]
+#[expect(clippy::disallowed_methods, reason = "a latency is no point in time; nothing is decided by it")]
 fn started() -> Instant {
     Instant::now()
 }

@@ -1,0 +1,86 @@
+//! Bad input at every door: a clear error, and nothing happens.
+
+use holdgate_testkit::gateway::{Persona, TestGateway};
+use reqwest::Method;
+use serde_json::json;
+
+async fn create(gateway: &TestGateway, body: &str) -> (u16, String, String) {
+    let agent = gateway.by(Persona::Agent);
+    let reply = agent.send(Method::POST, "/v1/approvals", &[], Some(body.to_owned())).await;
+    let (status, code) = reply.problem();
+    (status, code, reply.field("/detail"))
+}
+
+#[tokio::test]
+async fn a_malformed_body_is_refused_with_the_place_of_the_fault() {
+    let gateway = TestGateway::start().await;
+    for (body, says) in [
+        ("", "missing field `kind`"),
+        ("{", "line 1 column 1"),
+        ("[]", "line 1"),
+        ("null", "line 1"),
+        (r#"{"kind":"exec"}"#, "missing field `content`"),
+        (r#"{"kind":"exec","content":{"argv":["ls"]},"colour":1}"#, "unknown field `colour`"),
+        (r#"{"kind":"exec","kind":"exec","content":{"argv":["ls"]}}"#, "duplicate field `kind`"),
+        (r#"{"kind":"shell","content":{"argv":["ls"]}}"#, "kind: "),
+        (r#"{"kind":7,"content":{}}"#, "expected a string"),
+        (r#"{"kind":"exec","scope":"tool_call","content":{"argv":["ls"]}}"#, "scope: "),
+        (r#"{"kind":"exec","content":{"argv":["ls"],"argv":["rm"]}}"#, "\"argv\" is given twice"),
+        (r#"{"kind":"exec","content":{"argv":["ls"],"n":9007199254740993}}"#, "9007199254740993"),
+        (r#"{"kind":"exec","content":{"argv":["ls"],"n":1e400}}"#, "number out of range"),
+        (r#"{"kind":"exec","content":{"argv":[]}}"#, "argv"),
+        (r#"{"kind":"exec","content":"ls"}"#, "object"),
+        (r#"{"kind":"exec","content":{"argv":["ls"]},"timeoutMs":0}"#, "timeoutMs: "),
+        (r#"{"kind":"exec","content":{"argv":["ls"]},"timeoutMs":2592000001}"#, "30 days"),
+        (r#"{"kind":"exec","content":{"argv":["ls"]},"boundary":"  "}"#, "boundary"),
+        (r#"{"kind":"exec","content":{"argv":["ls"]},"epoch":"e","run":{"id":"r","fence":1}}"#, "not both"),
+        (r#"{"kind":"tool","content":{"toolName":"t"},"run":{"id":"r","fence":1}}"#, "boundary: "),
+    ] {
+        let (status, code, detail) = create(&gateway, body).await;
+        assert_eq!((status, code.as_str()), (400, "invalid_request"), "{body}: {detail}");
+        assert!(detail.contains(says), "{body}: {detail}");
+    }
+    let listed = gateway.by(Persona::Agent).get("/v1/approvals").await.json();
+    assert_eq!(listed["items"], json!([]), "nothing was opened");
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_too_large_to_take_or_to_show_is_refused_whole() {
+    let gateway = TestGateway::start().await;
+    let long = "a".repeat(16_385);
+    let (status, code, detail) =
+        create(&gateway, &json!({ "kind": "exec", "content": { "argv": [long] } }).to_string()).await;
+    assert_eq!((status, code.as_str()), (413, "too_large"), "{detail}");
+    assert!(detail.contains("16"), "{detail}");
+    let (status, code, _) = create(&gateway, &" ".repeat((4 << 20) + 1)).await;
+    assert_eq!((status, code.as_str()), (413, "too_large"));
+    let reason = "r".repeat(4_097);
+    let body = json!({ "kind": "exec", "content": { "argv": ["ls"] }, "reason": reason });
+    assert_eq!(create(&gateway, &body.to_string()).await.0, 400);
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn an_unknown_path_or_method_says_so() {
+    let gateway = TestGateway::start().await;
+    let agent = gateway.by(Persona::Agent);
+    assert_eq!(agent.get("/v2/approvals").await.problem(), (404, "not_found".to_owned()));
+    let reply = agent.send(Method::DELETE, "/v1/approvals/x", &[], None).await;
+    assert_eq!(reply.problem(), (405, "method_not_allowed".to_owned()));
+    for id in ["x", "%00", "%FF", "apr_1%2f2", "..%2f..", "apr_543a5a464fc6270ec21193dab48f42faX"] {
+        let reply = agent.get(&format!("/v1/approvals/{id}")).await;
+        assert_eq!(reply.problem(), (404, "not_found".to_owned()), "{id}");
+    }
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_body_that_is_no_utf8_is_refused() {
+    let gateway = TestGateway::start().await;
+    let client = reqwest::Client::new();
+    let body = b"{\"kind\":\"exec\",\"content\":{\"argv\":[\"\xff\"]}}".to_vec();
+    let request = client.post(format!("{}/v1/approvals", gateway.url)).bearer_auth("agent").body(body);
+    assert_eq!(request.send().await.unwrap().status(), 400);
+    gateway.stop().await;
+}

@@ -1,0 +1,190 @@
+//! Whole approvals a second over HTTP on SQLite, beside what SQLite itself does with the same rows.
+//!
+//! One approval is four durable steps: create, decide, claim, settle. For each number of clients this prints
+//! the gateway's rate; then, on the same disk in the same run, the rate of a bare connection that writes the
+//! same rows in batches of the size that the gateway's group commit had reached; and the ratio of the two.
+//! Absolute figures are this machine's; the ratio is what to compare.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use holdgate_testkit::gateway::{Caller, Persona, TestGateway};
+use rusqlite::types::Value;
+use rusqlite::{Connection, TransactionBehavior, params_from_iter};
+use serde_json::json;
+
+/// How long each number of clients is measured.
+const SPAN: Duration = Duration::from_secs(10);
+/// Durable steps of one approval.
+const STEPS: usize = 4;
+
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    println!("clients  approvals/s  steps/commit  p50 ms  p99 ms  raw SQLite/s  ratio");
+    for clients in [1, 64] {
+        let measured = runtime.block_on(through_the_gateway(clients))?;
+        let raw = raw(&measured.rows, measured.steps_per_commit)?;
+        println!(
+            "{clients:>7}  {:>11.0}  {:>12.1}  {:>6.1}  {:>6.1}  {raw:>12.0}  {:>5.2}",
+            measured.rate,
+            measured.steps_per_commit,
+            measured.p50_ms,
+            measured.p99_ms,
+            measured.rate / raw,
+        );
+    }
+    Ok(())
+}
+
+struct Measured {
+    rate: f64,
+    steps_per_commit: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+    rows: Vec<Rows>,
+}
+
+async fn through_the_gateway(clients: usize) -> Result<Measured, Failure> {
+    let gateway = TestGateway::start().await;
+    let before = gateway.store.stats();
+    let started = now();
+    let mut tasks = Vec::new();
+    for client in 0..clients {
+        let (agent, reviewer) = (gateway.by(Persona::Agent), gateway.by(Persona::Reviewer));
+        tasks.push(tokio::spawn(async move {
+            let mut latencies = Vec::new();
+            while started.elapsed() < SPAN {
+                let begun = now();
+                approval(&agent, &reviewer, client, latencies.len()).await;
+                latencies.push(begun.elapsed());
+            }
+            latencies
+        }));
+    }
+    let mut latencies = Vec::new();
+    for task in tasks {
+        latencies.extend(task.await?);
+    }
+    let elapsed = started.elapsed().as_secs_f64();
+    let after = gateway.store.stats();
+    latencies.sort_unstable();
+    let at = |part: f64| latencies[(latencies.len() as f64 * part) as usize].as_secs_f64() * 1_000.0;
+    let database = gateway.database();
+    let rows = rows(&database)?;
+    let measured = Measured {
+        rate: latencies.len() as f64 / elapsed,
+        steps_per_commit: (after.ops - before.ops) as f64 / (after.batches - before.batches).max(1) as f64,
+        p50_ms: at(0.50),
+        p99_ms: at(0.99),
+        rows,
+    };
+    gateway.stop().await;
+    Ok(measured)
+}
+
+async fn approval(agent: &Caller, reviewer: &Caller, client: usize, n: usize) {
+    let argv = json!(["deploy", "--service", format!("checkout-{client}"), "--revision", n.to_string()]);
+    let body = json!({ "kind": "exec", "content": { "argv": argv }, "reason": "the nightly release" });
+    let asked = agent.post("/v1/approvals", body).await;
+    let (id, digest) = (asked.field("/id"), asked.field("/digest"));
+    assert_eq!(reviewer.decide(&id, &digest, "allow-once").await.status, 200);
+    let claim =
+        agent.post(&format!("/v1/approvals/{id}/claim"), json!({ "claimId": "c", "digest": digest })).await;
+    assert_eq!(claim.status, 200);
+    let receipt = json!({ "claimId": "c", "outcome": "succeeded" });
+    assert_eq!(agent.post(&format!("/v1/approvals/{id}/receipt"), receipt).await.status, 200);
+}
+
+/// What one approval left behind, table by table.
+struct Rows {
+    approval: Vec<Value>,
+    votes: Vec<Vec<Value>>,
+    events: Vec<Vec<Value>>,
+}
+
+fn rows(database: &Path) -> Result<Vec<Rows>, Failure> {
+    let conn = Connection::open(database)?;
+    let ids: Vec<String> = conn
+        .prepare("SELECT id FROM approvals ORDER BY created_at LIMIT 20000")?
+        .query_map([], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    let table = |sql: &str, id: &str| -> rusqlite::Result<Vec<Vec<Value>>> {
+        let mut statement = conn.prepare_cached(sql)?;
+        let columns = statement.column_count();
+        let rows = statement.query_map([id], |row| (0..columns).map(|column| row.get(column)).collect())?;
+        rows.collect()
+    };
+    let mut all = Vec::with_capacity(ids.len());
+    for id in ids {
+        all.push(Rows {
+            approval: table("SELECT * FROM approvals WHERE id = ?1", &id)?.remove(0),
+            votes: table("SELECT * FROM approval_votes WHERE approval_id = ?1", &id)?,
+            events: table("SELECT * FROM approval_events WHERE approval_id = ?1 ORDER BY seq", &id)?,
+        });
+    }
+    Ok(all)
+}
+
+/// Approvals a second when a bare connection writes the same rows, `steps_per_commit` steps at a time.
+fn raw(rows: &[Rows], steps_per_commit: f64) -> Result<f64, Failure> {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("raw.db");
+    // The same schema, indexes and checks: made by the store itself.
+    let clock = std::sync::Arc::new(holdgate_store::clock::SystemClock::new());
+    drop(holdgate_store::sqlite::SqliteStore::open(holdgate_store::sqlite::OpenOptions {
+        path: path.clone(),
+        clock,
+    })?);
+    let mut conn = Connection::open(&path)?;
+    conn.pragma_update(None, "synchronous", "full")?;
+    let steps = rows.iter().flat_map(|rows| (0..STEPS).map(move |step| (rows, step)));
+    let batch = (steps_per_commit.round() as usize).max(1);
+    let started = now();
+    let mut steps = steps.peekable();
+    let mut done = 0usize;
+    while steps.peek().is_some() && started.elapsed() < SPAN {
+        let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for (rows, step) in steps.by_ref().take(batch) {
+            write(&tx, rows, step)?;
+            done += 1;
+        }
+        tx.commit()?;
+    }
+    Ok(done as f64 / STEPS as f64 / started.elapsed().as_secs_f64())
+}
+
+/// One step's writes: the row, or its update, and the facts of that step.
+fn write(tx: &Connection, rows: &Rows, step: usize) -> rusqlite::Result<()> {
+    let insert = |table: &str, row: &[Value]| -> rusqlite::Result<()> {
+        let marks = vec!["?"; row.len()].join(",");
+        tx.prepare_cached(&format!("INSERT INTO {table} VALUES ({marks})"))?
+            .execute(params_from_iter(row))?;
+        Ok(())
+    };
+    if step == 0 {
+        insert("approvals", &rows.approval)?;
+    } else {
+        // The same bytes to the same page: what an update costs does not depend on which of its columns moved.
+        let mut update =
+            tx.prepare_cached("UPDATE approvals SET status = status, claim_id = claim_id WHERE id = ?1")?;
+        update.execute([&rows.approval[0]])?;
+    }
+    // opened | voted, resolved | claimed | settled
+    let facts = [0..1, 1..3, 3..4, 4..5];
+    for event in rows.events.get(facts[step].clone()).unwrap_or_default() {
+        insert("approval_events", event)?;
+    }
+    if step == 1 {
+        for vote in &rows.votes {
+            insert("approval_votes", vote)?;
+        }
+    }
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "a bench measures")]
+fn now() -> Instant {
+    Instant::now()
+}
