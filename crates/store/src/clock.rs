@@ -24,9 +24,7 @@ impl SystemClock {
     /// Reads from now on.
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     pub fn new() -> Self {
-        Self {
-            started: Instant::now(),
-        }
+        Self { started: Instant::now() }
     }
 }
 
@@ -39,9 +37,7 @@ impl Default for SystemClock {
 impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     fn wall(&self) -> Time {
-        let since = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Time::from_ms(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
     }
 
@@ -66,21 +62,12 @@ impl AuthorityClock {
     /// Starts from the time of the last commit that the database remembers.
     pub fn new(clock: Arc<dyn Clock>, last_committed: Time) -> Self {
         let at_monotonic_ms = clock.monotonic_ms();
-        Self {
-            clock,
-            floor: Mutex::new(Floor {
-                committed: last_committed,
-                at_monotonic_ms,
-            }),
-        }
+        Self { clock, floor: Mutex::new(Floor { committed: last_committed, at_monotonic_ms }) }
     }
 
     /// The authority's time now.
     pub fn now(&self) -> Time {
-        let floor = self
-            .floor
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let floor = self.floor.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let elapsed = self.clock.monotonic_ms() - floor.at_monotonic_ms;
         self.clock.wall().max(floor.committed.plus_ms(elapsed))
     }
@@ -88,14 +75,8 @@ impl AuthorityClock {
     /// Remembers that something was committed at `at`.
     pub fn committed(&self, at: Time) {
         let now_ms = self.clock.monotonic_ms();
-        let mut floor = self
-            .floor
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut floor = self.floor.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let elapsed = now_ms - floor.at_monotonic_ms;
-        *floor = Floor {
-            committed: at.max(floor.committed.plus_ms(elapsed)),
-            at_monotonic_ms: now_ms,
-        };
+        *floor = Floor { committed: at.max(floor.committed.plus_ms(elapsed)), at_monotonic_ms: now_ms };
     }
 }

@@ -4,9 +4,7 @@
 
 use holdgate_core::action::Digest;
 use holdgate_core::approval::{Actor, Bound};
-use holdgate_core::{
-    Approval, ApprovalId, EpochId, Event, Principal, PrincipalId, Run, RunId, Time,
-};
+use holdgate_core::{Approval, ApprovalId, EpochId, Event, Principal, PrincipalId, Run, RunId, Time};
 
 use crate::{Runtime, Stored};
 
@@ -59,12 +57,7 @@ pub trait Ledger {
     fn put_runtime(&mut self, runtime: &Runtime, at: Time) -> Result<(), Self::Error>;
     /// Ends the earlier epochs of a gateway's instance, and gives every caller and runner that was alive at
     /// the last commit, `alive_at`, a full lease: it could not renew while no gateway ran.
-    fn succeed_gateway(
-        &mut self,
-        instance: &str,
-        alive_at: Time,
-        now: Time,
-    ) -> Result<(), Self::Error>;
+    fn succeed_gateway(&mut self, instance: &str, alive_at: Time, now: Time) -> Result<(), Self::Error>;
     /// Adds or replaces a run.
     fn put_run(&mut self, run: &Run) -> Result<(), Self::Error>;
     /// Adds events to a run's journal; the first has number `first_seq`.
@@ -76,12 +69,7 @@ pub trait Ledger {
         at: Time,
     ) -> Result<(), Self::Error>;
     /// Adds or replaces an identity and its only credential.
-    fn put_credential(
-        &mut self,
-        hash: Digest,
-        principal: &Principal,
-        at: Time,
-    ) -> Result<(), Self::Error>;
+    fn put_credential(&mut self, hash: Digest, principal: &Principal, at: Time) -> Result<(), Self::Error>;
     /// Adds a page session and forgets those that have lapsed.
     fn put_page_session(
         &mut self,
@@ -99,15 +87,12 @@ pub trait Ledger {
     fn bound(&mut self, approval: &Approval, now: Time) -> Result<Bound, Self::Error> {
         use holdgate_core::approval::Binding;
         Ok(match &approval.binding {
-            Binding::Runtime(epoch) => self
-                .runtime(epoch)?
-                .map_or(Bound::CallerGone, |runtime| runtime.bound(now)),
-            Binding::Checkpoint(run) => {
-                self.run(run)?.map_or(Bound::CallerGone, |run| Bound::Run {
-                    fence: run.fence,
-                    held: run.is_held(now),
-                })
+            Binding::Runtime(epoch) => {
+                self.runtime(epoch)?.map_or(Bound::CallerGone, |runtime| runtime.bound(now))
             }
+            Binding::Checkpoint(run) => self
+                .run(run)?
+                .map_or(Bound::CallerGone, |run| Bound::Run { fence: run.fence, held: run.is_held(now) }),
         })
     }
 }

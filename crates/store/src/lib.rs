@@ -15,8 +15,7 @@ use holdgate_core::action::Digest;
 use holdgate_core::approval::{Bound, Draft, Status};
 use holdgate_core::run::RunCommand;
 use holdgate_core::{
-    Approval, ApprovalId, Command, EpochId, Fence, Kind, Principal, PrincipalId, Refusal, Run,
-    RunId, Time,
+    Approval, ApprovalId, Command, EpochId, Fence, Kind, Principal, PrincipalId, Refusal, Run, RunId, Time,
 };
 use tokio::sync::broadcast;
 
@@ -43,12 +42,7 @@ pub trait Store: Send + Sync {
     async fn run(&self, id: &RunId) -> Result<Option<Run>, StoreError>;
 
     /// Events of a run's journal after `after`, in order, at most `limit`.
-    async fn run_events(
-        &self,
-        id: &RunId,
-        after: u64,
-        limit: u32,
-    ) -> Result<Vec<JournalEntry>, StoreError>;
+    async fn run_events(&self, id: &RunId, after: u64, limit: u32) -> Result<Vec<JournalEntry>, StoreError>;
 
     /// The identity behind a credential, by the hash that is kept of it. Revoked and lapsed ones are unknown.
     async fn credential(&self, credential: Credential) -> Result<Option<Principal>, StoreError>;
@@ -308,9 +302,7 @@ pub enum StoreError {
     #[error("the store failed: {0}")]
     Failed(String),
     /// The database is of a newer version.
-    #[error(
-        "{path} has schema version {found}, newer than this program's {known}; use the newer program"
-    )]
+    #[error("{path} has schema version {found}, newer than this program's {known}; use the newer program")]
     NewerSchema {
         /// The file.
         path: String,

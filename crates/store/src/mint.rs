@@ -5,16 +5,12 @@ use uuid::Uuid;
 
 /// A new epoch's name.
 pub fn epoch() -> EpochId {
-    format!("epo_{}", time_ordered())
-        .parse()
-        .expect("a uuid is a valid name")
+    format!("epo_{}", time_ordered()).parse().expect("a uuid is a valid name")
 }
 
 /// A new run's id.
 pub fn run() -> RunId {
-    format!("run_{}", time_ordered())
-        .parse()
-        .expect("a uuid is a valid name")
+    format!("run_{}", time_ordered()).parse().expect("a uuid is a valid name")
 }
 
 /// A new name for something of a caller's that has none: a boundary, a claim, an idempotency key.

@@ -6,8 +6,8 @@ use holdgate_core::approval::{Actor, Binding, Bound, Draft, Status, TerminalReas
 use holdgate_core::limits::RUNTIME_LEASE_MS;
 use holdgate_core::run::{Run, RunCommand};
 use holdgate_core::{
-    Approval, ApprovalId, Change, Command, EpochId, Event, Fence, Principal, PrincipalId, Refusal,
-    RunId, Time,
+    Approval, ApprovalId, Change, Command, EpochId, Event, Fence, Principal, PrincipalId, Refusal, RunId,
+    Time,
 };
 
 use crate::ledger::Ledger;
@@ -21,12 +21,7 @@ use crate::{Answer, Append, IdempotencyKey, Op, Outcome, Runtime, RuntimeKind, S
 pub fn perform<L: Ledger>(ledger: &mut L, op: Op, now: Time) -> Result<Outcome, L::Error> {
     let mut tx = Transaction { ledger, now };
     let outcome = match op {
-        Op::Open {
-            draft,
-            fence,
-            by,
-            key,
-        } => tx.open(*draft, fence, &by, key)?,
+        Op::Open { draft, fence, by, key } => tx.open(*draft, fence, &by, key)?,
         Op::Apply { id, command, by } => tx.apply(&id, command, &by)?,
         Op::StartRuntime { epoch, kind, by } => tx.start_runtime(epoch, kind, &by)?,
         Op::RenewRuntime { epoch, by } => tx.renew_runtime(&epoch, &by)?,
@@ -102,15 +97,10 @@ impl<L: Ledger> Transaction<'_, L> {
         let opening = accept!(self.find_or_open(draft, &by)?);
         let (approval, is_new) = self.write_opening(opening, &by)?;
         if let Some(IdempotencyKey { key, body }) = key {
-            self.ledger
-                .put_idempotency(&by.id, &key, body, &approval.id, self.now)?;
+            self.ledger.put_idempotency(&by.id, &key, body, &approval.id, self.now)?;
         }
         let answer = Answer::Approval(Box::new(approval));
-        Ok(Ok(if is_new {
-            Outcome::Committed(answer)
-        } else {
-            Outcome::Duplicate(answer)
-        }))
+        Ok(Ok(if is_new { Outcome::Committed(answer) } else { Outcome::Duplicate(answer) }))
     }
 
     /// A new request, or the one that asks exactly the same from the same place. Writes nothing new yet, so
@@ -122,18 +112,10 @@ impl<L: Ledger> Transaction<'_, L> {
         }
         let (existing, _) = accept!(self.current(&change.approval.id, by)?);
         let is_own = existing.requester.id == by.id;
-        Ok(if is_own {
-            Ok(Opening::Existing(existing))
-        } else {
-            Err(Refusal::NotFound.into())
-        })
+        Ok(if is_own { Ok(Opening::Existing(existing)) } else { Err(Refusal::NotFound.into()) })
     }
 
-    fn write_opening(
-        &mut self,
-        opening: Opening,
-        by: &Principal,
-    ) -> Result<(Approval, bool), L::Error> {
+    fn write_opening(&mut self, opening: Opening, by: &Principal) -> Result<(Approval, bool), L::Error> {
         match opening {
             Opening::Existing(approval) => Ok((approval, false)),
             Opening::New(change) => {
@@ -144,20 +126,13 @@ impl<L: Ledger> Transaction<'_, L> {
         }
     }
 
-    fn apply(
-        &mut self,
-        id: &ApprovalId,
-        command: Command,
-        by: &PrincipalId,
-    ) -> Step<Outcome, L::Error> {
+    fn apply(&mut self, id: &ApprovalId, command: Command, by: &PrincipalId) -> Step<Outcome, L::Error> {
         let by = accept!(self.principal(by)?);
         let (approval, bound) = accept!(self.current(id, &by)?);
         let change = match approval.apply(command, &by, bound, self.now) {
             Ok(change) => change,
             Err(why) => {
-                let winner = by
-                    .may_see(&approval.requester.id)
-                    .then(|| Box::new(approval));
+                let winner = by.may_see(&approval.requester.id).then(|| Box::new(approval));
                 return Ok(Err(Refused { why, winner }));
             }
         };
@@ -167,11 +142,7 @@ impl<L: Ledger> Transaction<'_, L> {
         }
         let applied = change.applied();
         let answer = Answer::Approval(Box::new(change.approval));
-        Ok(Ok(if applied {
-            Outcome::Committed(answer)
-        } else {
-            Outcome::Duplicate(answer)
-        }))
+        Ok(Ok(if applied { Outcome::Committed(answer) } else { Outcome::Duplicate(answer) }))
     }
 
     fn start_runtime(
@@ -187,9 +158,8 @@ impl<L: Ledger> Transaction<'_, L> {
         };
         if let Some(existing) = self.ledger.runtime(&epoch)? {
             // Asked again after a lost reply. An epoch never starts twice.
-            let same = existing.owner == by.id
-                && existing.kind == kind
-                && existing.bound(self.now) == Bound::Live;
+            let same =
+                existing.owner == by.id && existing.kind == kind && existing.bound(self.now) == Bound::Live;
             return Ok(if same {
                 Ok(Outcome::Duplicate(Answer::Runtime(existing)))
             } else {
@@ -201,46 +171,27 @@ impl<L: Ledger> Transaction<'_, L> {
             self.ledger.succeed_gateway(instance, alive_at, self.now)?;
         }
         let lease_until = self.now.plus_ms(RUNTIME_LEASE_MS);
-        let runtime = Runtime {
-            epoch,
-            kind,
-            owner: by.id,
-            lease_until,
-            ended: false,
-        };
+        let runtime = Runtime { epoch, kind, owner: by.id, lease_until, ended: false };
         self.ledger.put_runtime(&runtime, self.now)?;
         Ok(Ok(Outcome::Committed(Answer::Runtime(runtime))))
     }
 
     fn renew_runtime(&mut self, epoch: &EpochId, by: &PrincipalId) -> Step<Outcome, L::Error> {
-        let runtime = accept!(
-            self.ledger
-                .runtime(epoch)?
-                .filter(|r| r.owner == *by)
-                .ok_or(Refusal::NotFound)
-        );
+        let runtime =
+            accept!(self.ledger.runtime(epoch)?.filter(|r| r.owner == *by).ok_or(Refusal::NotFound));
         if runtime.bound(self.now) != Bound::Live {
             return Ok(Err(Refusal::EpochLapsed.into()));
         }
-        let runtime = Runtime {
-            lease_until: self.now.plus_ms(RUNTIME_LEASE_MS),
-            ..runtime
-        };
+        let runtime = Runtime { lease_until: self.now.plus_ms(RUNTIME_LEASE_MS), ..runtime };
         self.ledger.put_runtime(&runtime, self.now)?;
         Ok(Ok(Outcome::Committed(Answer::Runtime(runtime))))
     }
 
-    fn create_run(
-        &mut self,
-        id: RunId,
-        agent: String,
-        by: &PrincipalId,
-    ) -> Step<Outcome, L::Error> {
+    fn create_run(&mut self, id: RunId, agent: String, by: &PrincipalId) -> Step<Outcome, L::Error> {
         let by = accept!(self.principal(by)?);
         if let Some(existing) = self.ledger.run(&id)? {
             // Asked again after a lost reply: nothing has happened to it yet.
-            let same =
-                existing.owner == by.id && existing.agent == agent && existing.fence == Fence(0);
+            let same = existing.owner == by.id && existing.agent == agent && existing.fence == Fence(0);
             return Ok(if same {
                 Ok(Outcome::Duplicate(Answer::Run(existing)))
             } else {
@@ -252,12 +203,7 @@ impl<L: Ledger> Transaction<'_, L> {
         Ok(Ok(Outcome::Committed(Answer::Run(run))))
     }
 
-    fn hold_run(
-        &mut self,
-        id: &RunId,
-        command: RunCommand,
-        by: &PrincipalId,
-    ) -> Step<Outcome, L::Error> {
+    fn hold_run(&mut self, id: &RunId, command: RunCommand, by: &PrincipalId) -> Step<Outcome, L::Error> {
         let by = accept!(self.principal(by)?);
         let run = accept!(self.ledger.run(id)?.ok_or(Refusal::NotFound));
         let run = accept!(run.apply(command, &by, self.now));
@@ -267,21 +213,9 @@ impl<L: Ledger> Transaction<'_, L> {
 
     fn append(&mut self, append: Append, by: &PrincipalId) -> Step<Outcome, L::Error> {
         let by = accept!(self.principal(by)?);
-        let Append {
-            run,
-            fence,
-            after,
-            events,
-            state,
-            opens,
-        } = append;
+        let Append { run, fence, after, events, state, opens } = append;
         let run = accept!(self.ledger.run(&run)?.ok_or(Refusal::NotFound));
-        let command = RunCommand::Append {
-            fence,
-            after,
-            count: events.len() as u64,
-            state,
-        };
+        let command = RunCommand::Append { fence, after, count: events.len() as u64, state };
         let run = accept!(run.apply(command, &by, self.now));
         let mut openings = Vec::with_capacity(opens.len());
         for draft in opens {
@@ -294,9 +228,7 @@ impl<L: Ledger> Transaction<'_, L> {
         for opening in openings {
             // The same request twice in one append is one request.
             let opening = match opening {
-                Opening::New(change) => match approvals
-                    .iter()
-                    .find(|opened| opened.id == change.approval.id)
+                Opening::New(change) => match approvals.iter().find(|opened| opened.id == change.approval.id)
                 {
                     Some(opened) => Opening::Existing(opened.clone()),
                     None => Opening::New(change),
@@ -305,8 +237,7 @@ impl<L: Ledger> Transaction<'_, L> {
             };
             approvals.push(self.write_opening(opening, &by)?.0);
         }
-        self.ledger
-            .append_journal(&run.id, after + 1, &events, self.now)?;
+        self.ledger.append_journal(&run.id, after + 1, &events, self.now)?;
         self.ledger.put_run(&run)?;
         Ok(Ok(Outcome::Committed(Answer::Appended(run, approvals))))
     }
@@ -339,8 +270,7 @@ impl<L: Ledger> Transaction<'_, L> {
         if !by.may_review() {
             return Ok(Err(Refusal::NotAReviewer.into()));
         }
-        self.ledger
-            .put_page_session(hash, &by.id, self.now.plus_ms(lasts_ms), self.now)?;
+        self.ledger.put_page_session(hash, &by.id, self.now.plus_ms(lasts_ms), self.now)?;
         Ok(Ok(Outcome::Committed(Answer::Done)))
     }
 
@@ -376,19 +306,14 @@ impl<L: Ledger> Transaction<'_, L> {
     /// Writes down, once, that a record counts as denied because it does not decode.
     fn set_aside(&mut self, id: &ApprovalId) -> Result<(), L::Error> {
         self.ledger.set_aside(id, self.now)?;
-        let denied = Event::Resolved {
-            status: Status::Denied,
-            reason: TerminalReason::StorageCorrupt,
-        };
-        self.ledger
-            .append_event(id, &denied, &Actor::from(&Principal::authority()), self.now)
+        let denied = Event::Resolved { status: Status::Denied, reason: TerminalReason::StorageCorrupt };
+        self.ledger.append_event(id, &denied, &Actor::from(&Principal::authority()), self.now)
     }
 
     fn record(&mut self, change: &Change, by: &Principal) -> Result<(), L::Error> {
         let by = Actor::from(by);
         for event in &change.events {
-            self.ledger
-                .append_event(&change.approval.id, event, &by, self.now)?;
+            self.ledger.append_event(&change.approval.id, event, &by, self.now)?;
         }
         Ok(())
     }
@@ -411,9 +336,9 @@ impl<L: Ledger> Transaction<'_, L> {
                 None => Err(Refusal::NotFound),
             },
             Binding::Checkpoint(run) => match self.ledger.run(run)? {
-                Some(run) if run.owner == by.id => fence
-                    .ok_or(Refusal::FenceLapsed)
-                    .and_then(|f| run.check_fence(f)),
+                Some(run) if run.owner == by.id => {
+                    fence.ok_or(Refusal::FenceLapsed).and_then(|f| run.check_fence(f))
+                }
                 Some(_) | None => Err(Refusal::NotFound),
             },
         })

@@ -80,10 +80,7 @@ impl SqliteStore {
     /// the file or its directory. The database is then as it was.
     pub fn open(options: OpenOptions) -> Result<Arc<Self>, StoreError> {
         let path = canonical(&options.path).map_err(|e| {
-            StoreError::Failed(format!(
-                "{} has no usable directory: {e}",
-                options.path.display()
-            ))
+            StoreError::Failed(format!("{} has no usable directory: {e}", options.path.display()))
         })?;
         let name = path.display().to_string();
         refuse_other_files(&path)?;
@@ -93,18 +90,14 @@ impl SqliteStore {
             .open(&path)
             .map_err(|e| StoreError::Failed(format!("cannot write {name}: {e}")))?;
 
-        let unusable = |e: rusqlite::Error| {
-            StoreError::Failed(format!("cannot open {name} as a database: {e}"))
-        };
+        let unusable =
+            |e: rusqlite::Error| StoreError::Failed(format!("cannot open {name} as a database: {e}"));
         let mut conn = connect(&path).map_err(unusable)?;
         migrate::check(&conn, &name)?;
-        conn.pragma_update(None, "journal_mode", "wal")
-            .map_err(unusable)?;
+        conn.pragma_update(None, "journal_mode", "wal").map_err(unusable)?;
         migrate::migrate(&mut conn, &name, options.clock.wall())?;
-        let last_committed = conn
-            .query_row(sql::LAST_COMMITTED, [], |row| row.get(0))
-            .map(Time::from_ms)
-            .map_err(unusable)?;
+        let last_committed =
+            conn.query_row(sql::LAST_COMMITTED, [], |row| row.get(0)).map(Time::from_ms).map_err(unusable)?;
         let readers = Readers::open(&path).map_err(unusable)?;
 
         let shared = Arc::new(Shared {
@@ -118,14 +111,8 @@ impl SqliteStore {
         let writer = std::thread::Builder::new()
             .name("holdgate-writer".to_owned())
             .spawn(move || writer.run())
-            .map_err(|e| {
-                StoreError::Failed(format!("no thread could be started to write {name}: {e}"))
-            })?;
-        Ok(Arc::new(Self {
-            shared,
-            readers,
-            held: Mutex::new(Some(Held { writer, owner })),
-        }))
+            .map_err(|e| StoreError::Failed(format!("no thread could be started to write {name}: {e}")))?;
+        Ok(Arc::new(Self { shared, readers, held: Mutex::new(Some(Held { writer, owner })) }))
     }
 
     /// Tells others who find the file owned where this process's gateway answers.
@@ -134,10 +121,7 @@ impl SqliteStore {
     /// Why that cannot be written down.
     pub fn set_owner_url(&self, url: &str) -> Result<(), StoreError> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.as_ref()
-            .ok_or(StoreError::Closed)?
-            .owner
-            .announce(Some(url.to_owned()))
+        held.as_ref().ok_or(StoreError::Closed)?.owner.announce(Some(url.to_owned()))
     }
 
     /// What has been committed since the store was opened.
@@ -150,10 +134,7 @@ impl SqliteStore {
     pub async fn close(&self) {
         let held = self.begin_to_close();
         // The wait is as long as a batch; a join blocks, so it has a thread that may.
-        if tokio::task::spawn_blocking(move || finish(held))
-            .await
-            .is_err()
-        {
+        if tokio::task::spawn_blocking(move || finish(held)).await.is_err() {
             tracing::error!("the store did not close in order");
         }
     }
@@ -161,10 +142,7 @@ impl SqliteStore {
     fn begin_to_close(&self) -> Option<Held> {
         self.shared.queue.close();
         self.readers.close();
-        self.held
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -187,11 +165,9 @@ impl Store for SqliteStore {
     async fn execute(&self, op: Op) -> Result<Outcome, StoreError> {
         let (reply, answer) = oneshot::channel();
         self.shared.queue.push(Job { op, reply })?;
-        answer.await.unwrap_or_else(|_| {
-            Err(StoreError::Unknown(
-                "the writer ended before it answered".to_owned(),
-            ))
-        })
+        answer
+            .await
+            .unwrap_or_else(|_| Err(StoreError::Unknown("the writer ended before it answered".to_owned())))
     }
 
     fn now(&self) -> Time {
@@ -200,16 +176,12 @@ impl Store for SqliteStore {
 
     async fn approval(&self, id: &ApprovalId) -> Result<Option<Seen>, StoreError> {
         let (id, shared) = (id.clone(), Arc::clone(&self.shared));
-        self.readers
-            .read(move |conn| read::approval(conn, &id, shared.clock.now()))
-            .await
+        self.readers.read(move |conn| read::approval(conn, &id, shared.clock.now())).await
     }
 
     async fn approvals(&self, filter: Filter) -> Result<Vec<Seen>, StoreError> {
         let shared = Arc::clone(&self.shared);
-        self.readers
-            .read(move |conn| read::approvals(conn, &filter, shared.clock.now()))
-            .await
+        self.readers.read(move |conn| read::approvals(conn, &filter, shared.clock.now())).await
     }
 
     async fn next_due(&self) -> Result<Option<Time>, StoreError> {
@@ -221,23 +193,14 @@ impl Store for SqliteStore {
         self.readers.read(move |conn| read::run(conn, &id)).await
     }
 
-    async fn run_events(
-        &self,
-        id: &RunId,
-        after: u64,
-        limit: u32,
-    ) -> Result<Vec<JournalEntry>, StoreError> {
+    async fn run_events(&self, id: &RunId, after: u64, limit: u32) -> Result<Vec<JournalEntry>, StoreError> {
         let id = id.clone();
-        self.readers
-            .read(move |conn| read::run_events(conn, &id, after, limit))
-            .await
+        self.readers.read(move |conn| read::run_events(conn, &id, after, limit)).await
     }
 
     async fn credential(&self, credential: Credential) -> Result<Option<Principal>, StoreError> {
         let shared = Arc::clone(&self.shared);
-        self.readers
-            .read(move |conn| read::credential(conn, credential, shared.clock.now()))
-            .await
+        self.readers.read(move |conn| read::credential(conn, credential, shared.clock.now())).await
     }
 
     fn changes(&self) -> broadcast::Receiver<ApprovalId> {
@@ -262,10 +225,8 @@ fn canonical(path: &Path) -> std::io::Result<PathBuf> {
     match fs::canonicalize(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             let name = path.file_name().ok_or(e)?;
-            let parent = path
-                .parent()
-                .filter(|parent| !parent.as_os_str().is_empty())
-                .unwrap_or(Path::new("."));
+            let parent =
+                path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
             Ok(fs::canonicalize(parent)?.join(name))
         }
         found => found,
@@ -276,20 +237,12 @@ fn canonical(path: &Path) -> std::io::Result<PathBuf> {
 fn refuse_other_files(path: &Path) -> Result<(), StoreError> {
     use std::io::Read as _;
     let mut start = Vec::new();
-    match fs::File::open(path)
-        .and_then(|file| file.take(HEADER.len() as u64).read_to_end(&mut start))
-    {
+    match fs::File::open(path).and_then(|file| file.take(HEADER.len() as u64).read_to_end(&mut start)) {
         Ok(0) => Ok(()),
         Ok(_) if start == HEADER => Ok(()),
-        Ok(_) => Err(StoreError::Failed(format!(
-            "{} is no database; name another file",
-            path.display()
-        ))),
+        Ok(_) => Err(StoreError::Failed(format!("{} is no database; name another file", path.display()))),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(e) => Err(StoreError::Failed(format!(
-            "cannot read {}: {e}",
-            path.display()
-        ))),
+        Err(e) => Err(StoreError::Failed(format!("cannot read {}: {e}", path.display()))),
     }
 }
 

@@ -5,9 +5,7 @@
 use holdgate_core::action::Digest;
 use holdgate_core::approval::{Actor, Binding};
 use holdgate_core::limits::{RUN_LEASE_MS, RUNTIME_LEASE_MS};
-use holdgate_core::{
-    Approval, ApprovalId, EpochId, Event, Principal, PrincipalId, Run, RunId, Time,
-};
+use holdgate_core::{Approval, ApprovalId, EpochId, Event, Principal, PrincipalId, Run, RunId, Time};
 use rusqlite::{Connection, Error, OptionalExtension as _, Params, Row, params};
 
 use super::{row, sql};
@@ -27,12 +25,7 @@ pub(super) struct SqliteLedger<'c> {
 impl<'c> SqliteLedger<'c> {
     /// Reads and writes through `conn`. See [`Ledger::last_at_work`] for the time.
     pub(super) fn new(conn: &'c Connection, last_at_work: Time) -> Self {
-        Self {
-            conn,
-            last_at_work,
-            changed: Vec::new(),
-            gateway_started: false,
-        }
+        Self { conn, last_at_work, changed: Vec::new(), gateway_started: false }
     }
 
     fn one<T>(
@@ -41,10 +34,7 @@ impl<'c> SqliteLedger<'c> {
         params: impl Params,
         decode: fn(&Row<'_>) -> rusqlite::Result<T>,
     ) -> rusqlite::Result<Option<T>> {
-        self.conn
-            .prepare_cached(statement)?
-            .query_row(params, decode)
-            .optional()
+        self.conn.prepare_cached(statement)?.query_row(params, decode).optional()
     }
 
     fn write(&self, statement: &str, params: impl Params) -> rusqlite::Result<usize> {
@@ -70,8 +60,7 @@ impl Ledger for SqliteLedger<'_> {
     fn approval(&mut self, id: &ApprovalId) -> Result<Option<Stored>, Error> {
         let mut statement = self.conn.prepare_cached(sql::APPROVAL)?;
         let mut rows = statement.query([id.as_str()])?;
-        rows.next()?
-            .map_or(Ok(None), |found| row::stored(self.conn, found))
+        rows.next()?.map_or(Ok(None), |found| row::stored(self.conn, found))
     }
 
     fn runtime(&mut self, epoch: &EpochId) -> Result<Option<Runtime>, Error> {
@@ -82,11 +71,7 @@ impl Ledger for SqliteLedger<'_> {
         self.one(sql::RUN, [id.as_str()], row::run)
     }
 
-    fn idempotency(
-        &mut self,
-        by: &PrincipalId,
-        key: &str,
-    ) -> Result<Option<(Digest, ApprovalId)>, Error> {
+    fn idempotency(&mut self, by: &PrincipalId, key: &str) -> Result<Option<(Digest, ApprovalId)>, Error> {
         self.one(sql::IDEMPOTENCY, [by.as_str(), key], row::idempotency)
     }
 
@@ -124,10 +109,7 @@ impl Ledger for SqliteLedger<'_> {
                 approval.kind.as_str(),
                 approval.boundary,
                 approval.digest.to_hex(),
-                approval
-                    .content
-                    .as_ref()
-                    .map(holdgate_core::Canonical::as_str),
+                approval.content.as_ref().map(holdgate_core::Canonical::as_str),
                 json(&approval.presentation)?,
                 approval.reason,
                 source.agent,
@@ -165,10 +147,7 @@ impl Ledger for SqliteLedger<'_> {
                 end.map(|end| end.by.label.as_str()),
                 claim.map(|claim| claim.id.as_str()),
                 claim.map(|claim| claim.at.as_ms()),
-                claim
-                    .and_then(|claim| claim.fence)
-                    .map(|fence| integer(fence.0))
-                    .transpose()?,
+                claim.and_then(|claim| claim.fence).map(|fence| integer(fence.0)).transpose()?,
                 receipt.map(|receipt| receipt.outcome.as_str()),
                 receipt.and_then(|receipt| receipt.detail.as_deref()),
                 receipt.map(|receipt| receipt.at.as_ms()),
@@ -198,21 +177,9 @@ impl Ledger for SqliteLedger<'_> {
         Ok(())
     }
 
-    fn append_event(
-        &mut self,
-        id: &ApprovalId,
-        event: &Event,
-        by: &Actor,
-        at: Time,
-    ) -> Result<(), Error> {
-        let values = params![
-            id.as_str(),
-            at.as_ms(),
-            json(event)?,
-            by.id.as_str(),
-            by.kind.as_str(),
-            by.label
-        ];
+    fn append_event(&mut self, id: &ApprovalId, event: &Event, by: &Actor, at: Time) -> Result<(), Error> {
+        let values =
+            params![id.as_str(), at.as_ms(), json(event)?, by.id.as_str(), by.kind.as_str(), by.label];
         self.write_one(sql::APPEND_EVENT, values)
     }
 
@@ -224,13 +191,7 @@ impl Ledger for SqliteLedger<'_> {
         approval: &ApprovalId,
         at: Time,
     ) -> Result<(), Error> {
-        let values = params![
-            by.as_str(),
-            key,
-            body.to_hex(),
-            approval.as_str(),
-            at.as_ms()
-        ];
+        let values = params![by.as_str(), key, body.to_hex(), approval.as_str(), at.as_ms()];
         self.write_one(sql::PUT_IDEMPOTENCY, values)
     }
 
@@ -243,28 +204,15 @@ impl Ledger for SqliteLedger<'_> {
         let lease_until = runtime.lease_until.as_ms();
         let ended_at = runtime.ended.then_some(at.as_ms());
         let owner = runtime.owner.as_str();
-        let values = params![
-            runtime.epoch.as_str(),
-            kind,
-            instance,
-            owner,
-            at.as_ms(),
-            lease_until,
-            ended_at
-        ];
+        let values =
+            params![runtime.epoch.as_str(), kind, instance, owner, at.as_ms(), lease_until, ended_at];
         self.write_one(sql::PUT_RUNTIME, values)
     }
 
     fn succeed_gateway(&mut self, instance: &str, alive_at: Time, now: Time) -> Result<(), Error> {
         self.write(sql::END_EARLIER_EPOCHS, params![instance, now.as_ms()])?;
-        self.write(
-            sql::SPARE_CALLERS,
-            params![alive_at.as_ms(), now.plus_ms(RUNTIME_LEASE_MS).as_ms()],
-        )?;
-        self.write(
-            sql::SPARE_RUNNERS,
-            params![alive_at.as_ms(), now.plus_ms(RUN_LEASE_MS).as_ms()],
-        )?;
+        self.write(sql::SPARE_CALLERS, params![alive_at.as_ms(), now.plus_ms(RUNTIME_LEASE_MS).as_ms()])?;
+        self.write(sql::SPARE_RUNNERS, params![alive_at.as_ms(), now.plus_ms(RUN_LEASE_MS).as_ms()])?;
         Ok(())
     }
 
@@ -291,30 +239,18 @@ impl Ledger for SqliteLedger<'_> {
         at: Time,
     ) -> Result<(), Error> {
         for (seq, event) in (first_seq..).zip(events) {
-            self.write_one(
-                sql::APPEND_JOURNAL,
-                params![run.as_str(), integer(seq)?, at.as_ms(), event],
-            )?;
+            self.write_one(sql::APPEND_JOURNAL, params![run.as_str(), integer(seq)?, at.as_ms(), event])?;
         }
         Ok(())
     }
 
-    fn put_credential(
-        &mut self,
-        hash: Digest,
-        principal: &Principal,
-        at: Time,
-    ) -> Result<(), Error> {
+    fn put_credential(&mut self, hash: Digest, principal: &Principal, at: Time) -> Result<(), Error> {
         let (id, hash) = (principal.id.as_str(), hash.to_hex());
         self.write_one(
             sql::PUT_PRINCIPAL,
             params![id, principal.kind.as_str(), principal.label, at.as_ms()],
         )?;
-        if self
-            .one(sql::TOKEN_OF, [id], |row| row.get::<_, String>(0))?
-            .as_ref()
-            == Some(&hash)
-        {
+        if self.one(sql::TOKEN_OF, [id], |row| row.get::<_, String>(0))?.as_ref() == Some(&hash) {
             return Ok(());
         }
         self.write(sql::DROP_TOKEN, [id])?;
@@ -331,10 +267,7 @@ impl Ledger for SqliteLedger<'_> {
         now: Time,
     ) -> Result<(), Error> {
         self.write(sql::PRUNE_PAGE_SESSIONS, [now.as_ms()])?;
-        self.write_one(
-            sql::PUT_PAGE_SESSION,
-            params![hash.to_hex(), by.as_str(), now.as_ms(), until.as_ms()],
-        )
+        self.write_one(sql::PUT_PAGE_SESSION, params![hash.to_hex(), by.as_str(), now.as_ms(), until.as_ms()])
     }
 
     fn last_at_work(&mut self) -> Result<Time, Error> {

@@ -8,9 +8,7 @@ use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 use crate::StoreError;
 
 /// The steps in order; the first is version 1. A released step never changes.
-const STEPS: &[&str] = &[include_str!(
-    "../migrations/sqlite/0001_approvals_and_runs.sql"
-)];
+const STEPS: &[&str] = &[include_str!("../migrations/sqlite/0001_approvals_and_runs.sql")];
 
 /// Says in the file's header that a database is Holdgate's: "Hold" in ASCII.
 const APPLICATION_ID: i32 = 0x486F_6C64;
@@ -41,9 +39,8 @@ pub(super) fn check(conn: &Connection, path: &str) -> Result<(), StoreError> {
 /// # Errors
 /// As [`check`]; or the step that failed, with nothing changed.
 pub(super) fn migrate(conn: &mut Connection, path: &str, now: Time) -> Result<(), StoreError> {
-    let failed = |e: rusqlite::Error| {
-        StoreError::Failed(format!("{path} could not be brought to this version: {e}"))
-    };
+    let failed =
+        |e: rusqlite::Error| StoreError::Failed(format!("{path} could not be brought to this version: {e}"));
     let done = match inspect(conn, path)? {
         Found::Empty => 0,
         Found::Ours { version } => version as usize,
@@ -51,12 +48,9 @@ pub(super) fn migrate(conn: &mut Connection, path: &str, now: Time) -> Result<()
     if done == STEPS.len() {
         return Ok(());
     }
-    let tx = conn
-        .transaction_with_behavior(TransactionBehavior::Immediate)
-        .map_err(failed)?;
+    let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
     if done == 0 {
-        tx.pragma_update(None, "application_id", APPLICATION_ID)
-            .map_err(failed)?;
+        tx.pragma_update(None, "application_id", APPLICATION_ID).map_err(failed)?;
         tx.execute_batch(VERSIONS).map_err(failed)?;
     }
     for (step, version) in STEPS.iter().zip(1i64..).skip(done) {
@@ -72,15 +66,12 @@ pub(super) fn migrate(conn: &mut Connection, path: &str, now: Time) -> Result<()
 }
 
 fn inspect(conn: &Connection, path: &str) -> Result<Found, StoreError> {
-    let unreadable = |e: rusqlite::Error| {
-        StoreError::Failed(format!("{path} cannot be read as a database: {e}"))
-    };
-    let application: i32 = conn
-        .query_row("PRAGMA application_id", [], |row| row.get(0))
-        .map_err(unreadable)?;
-    let tables: i64 = conn
-        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
-        .map_err(unreadable)?;
+    let unreadable =
+        |e: rusqlite::Error| StoreError::Failed(format!("{path} cannot be read as a database: {e}"));
+    let application: i32 =
+        conn.query_row("PRAGMA application_id", [], |row| row.get(0)).map_err(unreadable)?;
+    let tables: i64 =
+        conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(unreadable)?;
     if application == 0 && tables == 0 {
         return Ok(Found::Empty);
     }
@@ -90,30 +81,18 @@ fn inspect(conn: &Connection, path: &str) -> Result<Found, StoreError> {
         )));
     }
     let newest: i64 = conn
-        .query_row(
-            "SELECT coalesce(max(version), 0) FROM schema_migrations",
-            [],
-            |row| row.get(0),
-        )
+        .query_row("SELECT coalesce(max(version), 0) FROM schema_migrations", [], |row| row.get(0))
         .map_err(unreadable)?;
-    let (found, known) = (
-        u32::try_from(newest).unwrap_or(u32::MAX),
-        u32::try_from(STEPS.len()).unwrap_or(u32::MAX),
-    );
+    let (found, known) =
+        (u32::try_from(newest).unwrap_or(u32::MAX), u32::try_from(STEPS.len()).unwrap_or(u32::MAX));
     if found > known {
-        return Err(StoreError::NewerSchema {
-            path: path.to_owned(),
-            found,
-            known,
-        });
+        return Err(StoreError::NewerSchema { path: path.to_owned(), found, known });
     }
     for (step, version) in STEPS.iter().zip(1i64..=newest) {
         let recorded: Option<String> = conn
-            .query_row(
-                "SELECT checksum FROM schema_migrations WHERE version = ?1",
-                [version],
-                |row| row.get(0),
-            )
+            .query_row("SELECT checksum FROM schema_migrations WHERE version = ?1", [version], |row| {
+                row.get(0)
+            })
             .optional()
             .map_err(unreadable)?;
         if recorded != Some(Digest::of(step.as_bytes()).to_hex()) {

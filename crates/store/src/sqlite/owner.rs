@@ -28,16 +28,12 @@ impl OwnerLock {
     /// [`StoreError::Owned`] with who holds it; or why the sidecar cannot be written.
     pub(super) fn take(database: &Path) -> Result<Self, StoreError> {
         let path = sidecar_of(database);
-        let mut sidecar = super::private_file()
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(|e| {
-                StoreError::Failed(format!(
-                    "cannot write {}: {e}; its directory must exist and be writable",
-                    path.display()
-                ))
-            })?;
+        let mut sidecar = super::private_file().create(true).truncate(false).open(&path).map_err(|e| {
+            StoreError::Failed(format!(
+                "cannot write {}: {e}; its directory must exist and be writable",
+                path.display()
+            ))
+        })?;
         let mut owner = None;
         for look in 0..LOOKS {
             match sidecar.try_lock() {
@@ -48,20 +44,14 @@ impl OwnerLock {
                 }
                 Err(TryLockError::WouldBlock) => owner = read(&mut sidecar),
                 Err(TryLockError::Error(e)) => {
-                    return Err(StoreError::Failed(format!(
-                        "cannot lock {}: {e}",
-                        path.display()
-                    )));
+                    return Err(StoreError::Failed(format!("cannot lock {}: {e}", path.display())));
                 }
             }
             if look + 1 < LOOKS {
                 std::thread::sleep(BETWEEN_LOOKS);
             }
         }
-        Err(StoreError::Owned {
-            path: database.display().to_string(),
-            owner: owner.unwrap_or(UNKNOWN),
-        })
+        Err(StoreError::Owned { path: database.display().to_string(), owner: owner.unwrap_or(UNKNOWN) })
     }
 
     /// Writes down where the owner's gateway answers.
@@ -69,10 +59,7 @@ impl OwnerLock {
     /// # Errors
     /// Why the sidecar cannot be written.
     pub(super) fn announce(&self, url: Option<String>) -> Result<(), StoreError> {
-        let owner = Owner {
-            pid: std::process::id(),
-            url,
-        };
+        let owner = Owner { pid: std::process::id(), url };
         let write = || -> std::io::Result<()> {
             let text = serde_json::to_vec(&owner)?;
             let mut file = &self.sidecar;
@@ -80,8 +67,7 @@ impl OwnerLock {
             file.write_all(&text)?;
             file.set_len(text.len() as u64)
         };
-        write()
-            .map_err(|e| StoreError::Failed(format!("cannot write {}: {e}", self.path.display())))
+        write().map_err(|e| StoreError::Failed(format!("cannot write {}: {e}", self.path.display())))
     }
 }
 

@@ -44,11 +44,7 @@ impl Queue {
         if lanes.closed {
             return Err(StoreError::Closed);
         }
-        let lane = if matches!(job.op, Op::Sweep { .. }) {
-            &mut lanes.sweeps
-        } else {
-            &mut lanes.callers
-        };
+        let lane = if matches!(job.op, Op::Sweep { .. }) { &mut lanes.sweeps } else { &mut lanes.callers };
         lane.push_back(job);
         self.filled.notify_one();
         Ok(())
@@ -61,10 +57,7 @@ impl Queue {
             if lanes.closed {
                 return None;
             }
-            lanes = self
-                .filled
-                .wait(lanes)
-                .unwrap_or_else(PoisonError::into_inner);
+            lanes = self.filled.wait(lanes).unwrap_or_else(PoisonError::into_inner);
         }
         Some(lanes.take())
     }
@@ -78,10 +71,7 @@ impl Queue {
     /// Lets nothing more in and drops what is queued; those who wait for it are told that nobody will answer.
     pub(super) fn abandon(&self) {
         let mut lanes = self.lock();
-        *lanes = Lanes {
-            closed: true,
-            ..Lanes::default()
-        };
+        *lanes = Lanes { closed: true, ..Lanes::default() };
     }
 
     fn lock(&self) -> MutexGuard<'_, Lanes> {
@@ -107,24 +97,15 @@ mod tests {
     use super::*;
 
     fn push(queue: &Queue, op: Op) -> Result<(), StoreError> {
-        queue.push(Job {
-            op,
-            reply: oneshot::channel().0,
-        })
+        queue.push(Job { op, reply: oneshot::channel().0 })
     }
 
     fn renewal() -> Op {
-        Op::RenewRuntime {
-            epoch: "epo_1".parse().unwrap(),
-            by: "agent".parse().unwrap(),
-        }
+        Op::RenewRuntime { epoch: "epo_1".parse().unwrap(), by: "agent".parse().unwrap() }
     }
 
     fn sweeps(batch: &[Job]) -> usize {
-        batch
-            .iter()
-            .filter(|job| matches!(job.op, Op::Sweep { .. }))
-            .count()
+        batch.iter().filter(|job| matches!(job.op, Op::Sweep { .. })).count()
     }
 
     #[test]

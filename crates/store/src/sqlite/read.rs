@@ -44,10 +44,7 @@ impl Readers {
             conn.pragma_update(None, "query_only", true)?;
             idle.push(conn);
         }
-        Ok(Self {
-            idle: Arc::new(Mutex::new(idle)),
-            permits: Arc::new(Semaphore::new(READERS)),
-        })
+        Ok(Self { idle: Arc::new(Mutex::new(idle)), permits: Arc::new(Semaphore::new(READERS)) })
     }
 
     /// Runs `read` in one snapshot, on a thread that may block.
@@ -58,72 +55,44 @@ impl Readers {
         &self,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let permit = Arc::clone(&self.permits)
-            .acquire_owned()
-            .await
-            .map_err(|_| StoreError::Closed)?;
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let idle = Arc::clone(&self.idle);
         let result = tokio::task::spawn_blocking(move || {
             let lock = || idle.lock().unwrap_or_else(PoisonError::into_inner);
             let conn = lock().pop().ok_or(StoreError::Closed)?;
-            let result = conn
-                .unchecked_transaction()
-                .and_then(|snapshot| read(&snapshot));
+            let result = conn.unchecked_transaction().and_then(|snapshot| read(&snapshot));
             // Given back before the permit, so that who gets the permit finds a connection.
             lock().push(conn);
             drop(permit);
             result.map_err(|e| StoreError::Failed(e.to_string()))
         });
-        result
-            .await
-            .unwrap_or_else(|e| Err(StoreError::Failed(format!("a read did not finish: {e}"))))
+        result.await.unwrap_or_else(|e| Err(StoreError::Failed(format!("a read did not finish: {e}"))))
     }
 
     /// Lets no more reads begin and closes the connections that are idle.
     pub(super) fn close(&self) {
         self.permits.close();
-        self.idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
 /// One approval and what waits behind it.
-pub(super) fn approval(
-    conn: &Connection,
-    id: &ApprovalId,
-    now: Time,
-) -> rusqlite::Result<Option<Seen>> {
+pub(super) fn approval(conn: &Connection, id: &ApprovalId, now: Time) -> rusqlite::Result<Option<Seen>> {
     let mut statement = conn.prepare_cached(sql::APPROVAL)?;
     let mut rows = statement.query([id.as_str()])?;
-    rows.next()?
-        .map_or(Ok(None), |found| seen(conn, found, now))
+    rows.next()?.map_or(Ok(None), |found| seen(conn, found, now))
 }
 
 /// Approvals, newest first.
-pub(super) fn approvals(
-    conn: &Connection,
-    filter: &Filter,
-    now: Time,
-) -> rusqlite::Result<Vec<Seen>> {
-    let Filter {
-        status,
-        kind,
-        agent,
-        requester,
-        before,
-        limit,
-    } = filter;
+pub(super) fn approvals(conn: &Connection, filter: &Filter, now: Time) -> rusqlite::Result<Vec<Seen>> {
+    let Filter { status, kind, agent, requester, before, limit } = filter;
     let text = |text: &str| Value::from(text.to_owned());
     let narrowings: [Option<Vec<Value>>; CONDITIONS.len()] = [
         status.map(|status| vec![text(status.as_str())]),
         kind.map(|kind| vec![text(kind.as_str())]),
         agent.as_ref().map(|agent| vec![text(agent)]),
         requester.as_ref().map(|id| vec![text(id.as_str())]),
-        before
-            .as_ref()
-            .map(|(at, id)| vec![at.as_ms().into(), text(id.as_str())]),
+        before.as_ref().map(|(at, id)| vec![at.as_ms().into(), text(id.as_str())]),
     ];
     let (mut conditions, mut values) = (Vec::new(), Vec::new());
     for (condition, narrowing) in CONDITIONS.into_iter().zip(narrowings) {
@@ -161,11 +130,7 @@ fn seen(conn: &Connection, found: &Row<'_>, now: Time) -> rusqlite::Result<Optio
     match SqliteLedger::new(conn, now).bound(&approval, now) {
         Ok(bound) => {
             let place = (created_at, approval.id.clone());
-            Ok(Some(Seen {
-                place,
-                stored: Stored::Sound(approval),
-                bound,
-            }))
+            Ok(Some(Seen { place, stored: Stored::Sound(approval), bound }))
         }
         // What it waits on does not decode: then neither does it.
         Err(Error::FromSqlConversionFailure(_, _, why)) => {
@@ -178,9 +143,7 @@ fn seen(conn: &Connection, found: &Row<'_>, now: Time) -> rusqlite::Result<Optio
 
 /// When time next decides something.
 pub(super) fn next_due(conn: &Connection) -> rusqlite::Result<Option<Time>> {
-    let at: Option<i64> = conn
-        .prepare_cached(sql::NEXT_DUE)?
-        .query_row([], |row| row.get(0))?;
+    let at: Option<i64> = conn.prepare_cached(sql::NEXT_DUE)?.query_row([], |row| row.get(0))?;
     Ok(at.map(Time::from_ms))
 }
 
@@ -199,9 +162,7 @@ pub(super) fn run_events(
     // SQLite's integers are signed: past their end there is no event either.
     let after = i64::try_from(after).unwrap_or(i64::MAX);
     let mut statement = conn.prepare_cached(sql::RUN_EVENTS)?;
-    statement
-        .query_map(params![id.as_str(), after, limit], row::journal_entry)?
-        .collect()
+    statement.query_map(params![id.as_str(), after, limit], row::journal_entry)?.collect()
 }
 
 /// The identity behind a credential.
@@ -213,12 +174,10 @@ pub(super) fn credential(
     let decode: fn(&Row<'_>) -> rusqlite::Result<Principal> = row::principal;
     let hex = Digest::to_hex;
     match credential {
-        Credential::Token(hash) => conn
-            .prepare_cached(sql::TOKEN_PRINCIPAL)?
-            .query_row([hex(hash)], decode),
-        Credential::PageSession(hash) => conn
-            .prepare_cached(sql::SESSION_PRINCIPAL)?
-            .query_row(params![hex(hash), now.as_ms()], decode),
+        Credential::Token(hash) => conn.prepare_cached(sql::TOKEN_PRINCIPAL)?.query_row([hex(hash)], decode),
+        Credential::PageSession(hash) => {
+            conn.prepare_cached(sql::SESSION_PRINCIPAL)?.query_row(params![hex(hash), now.as_ms()], decode)
+        }
     }
     .optional()
 }

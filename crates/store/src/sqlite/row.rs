@@ -35,39 +35,29 @@ impl<'r, 'stmt> Columns<'r, 'stmt> {
     fn next<T: FromSql>(&mut self) -> Result<T, Why> {
         let at = self.at;
         self.at += 1;
-        self.row
-            .get(at)
-            .map_err(|e| format!("column {}: {e}", self.name(at)))
+        self.row.get(at).map_err(|e| format!("column {}: {e}", self.name(at)))
     }
 
     /// A text that `T` checks.
     fn parse<T: FromStr<Err: std::fmt::Display>>(&mut self) -> Result<T, Why> {
         let text: String = self.next()?;
-        text.parse()
-            .map_err(|e| format!("column {}: {e}", self.name(self.at - 1)))
+        text.parse().map_err(|e| format!("column {}: {e}", self.name(self.at - 1)))
     }
 
     fn parse_optional<T: FromStr<Err: std::fmt::Display>>(&mut self) -> Result<Option<T>, Why> {
         let text: Option<String> = self.next()?;
-        text.map(|t| {
-            t.parse()
-                .map_err(|e| format!("column {}: {e}", self.name(self.at - 1)))
-        })
-        .transpose()
+        text.map(|t| t.parse().map_err(|e| format!("column {}: {e}", self.name(self.at - 1)))).transpose()
     }
 
     /// A text that `find` knows.
     fn named<T>(&mut self, find: impl Fn(&str) -> Option<T>) -> Result<T, Why> {
-        self.named_optional(find)?
-            .ok_or_else(|| format!("column {}: it is empty", self.name(self.at - 1)))
+        self.named_optional(find)?.ok_or_else(|| format!("column {}: it is empty", self.name(self.at - 1)))
     }
 
     fn named_optional<T>(&mut self, find: impl Fn(&str) -> Option<T>) -> Result<Option<T>, Why> {
         let text: Option<String> = self.next()?;
-        text.map(|t| {
-            find(&t).ok_or_else(|| format!("column {}: {t:?} is not known", self.name(self.at - 1)))
-        })
-        .transpose()
+        text.map(|t| find(&t).ok_or_else(|| format!("column {}: {t:?} is not known", self.name(self.at - 1))))
+            .transpose()
     }
 
     fn json<T: serde::de::DeserializeOwned>(&mut self) -> Result<T, Why> {
@@ -84,33 +74,24 @@ impl<'r, 'stmt> Columns<'r, 'stmt> {
     }
 
     fn count(&mut self) -> Result<u64, Why> {
-        self.count_optional()?
-            .ok_or_else(|| format!("column {}: it is empty", self.name(self.at - 1)))
+        self.count_optional()?.ok_or_else(|| format!("column {}: it is empty", self.name(self.at - 1)))
     }
 
     fn count_optional(&mut self) -> Result<Option<u64>, Why> {
         let number: Option<i64> = self.next()?;
         number
             .map(|n| {
-                u64::try_from(n)
-                    .map_err(|_| format!("column {}: {n} is below zero", self.name(self.at - 1)))
+                u64::try_from(n).map_err(|_| format!("column {}: {n} is below zero", self.name(self.at - 1)))
             })
             .transpose()
     }
 
     fn actor(&mut self) -> Result<Actor, Why> {
-        Ok(Actor {
-            id: self.parse()?,
-            kind: self.named(PrincipalKind::from_name)?,
-            label: self.next()?,
-        })
+        Ok(Actor { id: self.parse()?, kind: self.named(PrincipalKind::from_name)?, label: self.next()? })
     }
 
     fn name(&self, at: usize) -> String {
-        self.row
-            .as_ref()
-            .column_name(at)
-            .map_or_else(|_| at.to_string(), str::to_owned)
+        self.row.as_ref().column_name(at).map_or_else(|_| at.to_string(), str::to_owned)
     }
 }
 
@@ -138,13 +119,7 @@ pub(super) fn runtime(row: &Row<'_>) -> rusqlite::Result<Runtime> {
             (kind, _) => return Err(format!("an epoch of kind {kind:?}")),
         };
         let (owner, lease_until) = (columns.parse()?, columns.time()?);
-        Ok(Runtime {
-            epoch,
-            kind,
-            owner,
-            lease_until,
-            ended: columns.time_optional()?.is_some(),
-        })
+        Ok(Runtime { epoch, kind, owner, lease_until, ended: columns.time_optional()?.is_some() })
     };
     decode().map_err(undecodable)
 }
@@ -172,11 +147,7 @@ pub(super) fn run(row: &Row<'_>) -> rusqlite::Result<Run> {
 pub(super) fn journal_entry(row: &Row<'_>) -> rusqlite::Result<JournalEntry> {
     let mut columns = Columns::of(row);
     let mut decode = || -> Result<JournalEntry, Why> {
-        Ok(JournalEntry {
-            seq: columns.count()?,
-            at: columns.time()?,
-            event: columns.next()?,
-        })
+        Ok(JournalEntry { seq: columns.count()?, at: columns.time()?, event: columns.next()? })
     };
     decode().map_err(undecodable)
 }

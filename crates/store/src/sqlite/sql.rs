@@ -134,11 +134,8 @@ statements! {
 /// The statement that lists approvals under the given conditions, newest first. Put together, because one
 /// statement for every filter would use no index.
 pub(super) fn list(conditions: &[&str]) -> String {
-    let filter = if conditions.is_empty() {
-        String::new()
-    } else {
-        format!("WHERE {} ", conditions.join(" AND "))
-    };
+    let filter =
+        if conditions.is_empty() { String::new() } else { format!("WHERE {} ", conditions.join(" AND ")) };
     format!("{LIST}{filter}ORDER BY a.created_at DESC, a.id DESC LIMIT ?")
 }
 
@@ -163,8 +160,7 @@ mod tests {
                 .filter(|(i, _)| mask & (1 << i) != 0)
                 .map(|(_, c)| *c)
                 .collect();
-            conn.prepare(&list(&chosen))
-                .unwrap_or_else(|e| panic!("list by {chosen:?}: {e}"));
+            conn.prepare(&list(&chosen)).unwrap_or_else(|e| panic!("list by {chosen:?}: {e}"));
         }
     }
 
@@ -175,26 +171,16 @@ mod tests {
         for (name, sql) in ALL.iter().filter(|(name, _)| *name != "LIST") {
             let mut plan = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let unbound = plan.parameter_count();
-            let nulls =
-                rusqlite::params_from_iter(std::iter::repeat_n(rusqlite::types::Null, unbound));
-            let steps: Vec<String> = plan
-                .query_map(nulls, |row| row.get(3))
-                .unwrap()
-                .map(Result::unwrap)
-                .collect();
+            let nulls = rusqlite::params_from_iter(std::iter::repeat_n(rusqlite::types::Null, unbound));
+            let steps: Vec<String> =
+                plan.query_map(nulls, |row| row.get(3)).unwrap().map(Result::unwrap).collect();
             for step in steps {
-                let is_scan = [
-                    "approvals",
-                    "approval_votes",
-                    "runs",
-                    "runtimes",
-                    "run_events",
-                    "page_sessions",
-                ]
-                .iter()
-                .any(|table| {
-                    step == format!("SCAN {table}") || step == format!("SCAN {}", &table[..1])
-                });
+                let is_scan =
+                    ["approvals", "approval_votes", "runs", "runtimes", "run_events", "page_sessions"]
+                        .iter()
+                        .any(|table| {
+                            step == format!("SCAN {table}") || step == format!("SCAN {}", &table[..1])
+                        });
                 assert!(!is_scan, "{name}: {step}");
             }
         }

@@ -30,10 +30,7 @@ pub(super) struct Shared {
 impl Shared {
     /// What has been committed so far.
     pub(super) fn stats(&self) -> Stats {
-        Stats {
-            batches: self.batches.load(Ordering::Relaxed),
-            ops: self.ops.load(Ordering::Relaxed),
-        }
+        Stats { batches: self.batches.load(Ordering::Relaxed), ops: self.ops.load(Ordering::Relaxed) }
     }
 }
 
@@ -54,12 +51,7 @@ struct BatchLost(String);
 
 impl Writer {
     pub(super) fn new(conn: Connection, shared: Arc<Shared>, last_committed: Time) -> Self {
-        Self {
-            conn,
-            shared,
-            last_committed,
-            inherited: Some(last_committed),
-        }
+        Self { conn, shared, last_committed, inherited: Some(last_committed) }
     }
 
     /// Writes until the queue is closed and empty. However it ends, nobody is left waiting.
@@ -86,15 +78,12 @@ impl Writer {
         if let Err(e) = self.statement("BEGIN IMMEDIATE") {
             tracing::error!(error = %e, "no transaction could be begun");
             let failed = StoreError::Failed(format!("no transaction could be begun: {e}"));
-            return jobs
-                .into_iter()
-                .for_each(|job| answer(job.reply, Err(failed.clone())));
+            return jobs.into_iter().for_each(|job| answer(job.reply, Err(failed.clone())));
         }
         // Read under the lock, once: everything in a batch happens at the same time.
         let now = self.shared.clock.now().max(self.last_committed);
         let written_before = self.conn.total_changes();
-        let mut ledger =
-            SqliteLedger::new(&self.conn, self.inherited.unwrap_or(self.last_committed));
+        let mut ledger = SqliteLedger::new(&self.conn, self.inherited.unwrap_or(self.last_committed));
         let mut answers = Vec::with_capacity(jobs.len());
         let mut jobs = jobs.into_iter();
         for Job { op, reply } in jobs.by_ref() {
@@ -108,8 +97,7 @@ impl Writer {
                 }
                 Err(BatchLost(why)) => {
                     tracing::error!(why, "a batch was rolled back");
-                    let failed =
-                        StoreError::Failed(format!("the transaction was rolled back: {why}"));
+                    let failed = StoreError::Failed(format!("the transaction was rolled back: {why}"));
                     let waiting = answers.into_iter().map(|(reply, _)| reply).chain([reply]);
                     waiting
                         .chain(jobs.map(|job| job.reply))
@@ -118,17 +106,11 @@ impl Writer {
                 }
             }
         }
-        let SqliteLedger {
-            changed,
-            gateway_started,
-            ..
-        } = ledger;
+        let SqliteLedger { changed, gateway_started, .. } = ledger;
         if self.conn.total_changes() == written_before {
             // Nothing to make durable; what was answered rests on commits that are.
             self.roll_back();
-            return answers
-                .into_iter()
-                .for_each(|(reply, result)| answer(reply, result));
+            return answers.into_iter().for_each(|(reply, result)| answer(reply, result));
         }
         match self.commit(now) {
             Ok(()) => {
@@ -141,9 +123,7 @@ impl Writer {
             Err(error) => {
                 tracing::error!(%error, "a batch could not be committed");
                 self.roll_back();
-                answers
-                    .into_iter()
-                    .for_each(|(reply, _)| answer(reply, Err(error.clone())));
+                answers.into_iter().for_each(|(reply, _)| answer(reply, Err(error.clone())));
             }
         }
     }
@@ -153,8 +133,7 @@ impl Writer {
             .prepare_cached(sql::PUT_LAST_COMMITTED)
             .and_then(|mut statement| statement.execute(params![now.as_ms()]))
             .map_err(|e| StoreError::Failed(e.to_string()))?;
-        self.statement("COMMIT")
-            .map_err(|e| StoreError::Unknown(e.to_string()))
+        self.statement("COMMIT").map_err(|e| StoreError::Unknown(e.to_string()))
     }
 
     fn committed(
@@ -164,10 +143,7 @@ impl Writer {
         answers: Vec<(Reply, Result<Outcome, StoreError>)>,
     ) {
         self.shared.clock.committed(now);
-        let ops = answers
-            .iter()
-            .filter(|(_, result)| matches!(result, Ok(Outcome::Committed(_))))
-            .count();
+        let ops = answers.iter().filter(|(_, result)| matches!(result, Ok(Outcome::Committed(_)))).count();
         self.shared.ops.fetch_add(ops as u64, Ordering::Relaxed);
         self.shared.batches.fetch_add(1, Ordering::Relaxed);
         changed.sort_unstable();
@@ -176,9 +152,7 @@ impl Writer {
             // Nobody listens: nobody needs to know.
             let _ = self.shared.changes.send(id);
         }
-        answers
-            .into_iter()
-            .for_each(|(reply, result)| answer(reply, result));
+        answers.into_iter().for_each(|(reply, result)| answer(reply, result));
     }
 
     fn roll_back(&self) {
@@ -222,9 +196,7 @@ fn in_savepoint<T>(
     if conn.is_autocommit() {
         return Err(BatchLost(failed));
     }
-    statement(conn, "ROLLBACK TO op")
-        .and_then(|()| statement(conn, "RELEASE op"))
-        .map_err(lost)?;
+    statement(conn, "ROLLBACK TO op").and_then(|()| statement(conn, "RELEASE op")).map_err(lost)?;
     Ok(Err(StoreError::Failed(failed)))
 }
 
@@ -234,14 +206,12 @@ mod tests {
 
     fn in_transaction() -> Connection {
         let conn = Connection::open_in_memory().unwrap();
-        conn.execute_batch("CREATE TABLE t (x INTEGER); BEGIN; INSERT INTO t VALUES (1)")
-            .unwrap();
+        conn.execute_batch("CREATE TABLE t (x INTEGER); BEGIN; INSERT INTO t VALUES (1)").unwrap();
         conn
     }
 
     fn rows(conn: &Connection) -> i64 {
-        conn.query_row("SELECT count(*) FROM t", [], |row| row.get(0))
-            .unwrap()
+        conn.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap()
     }
 
     #[test]
@@ -252,10 +222,7 @@ mod tests {
             panic!("a defect")
         });
         assert!(matches!(result, Ok(Err(StoreError::Failed(_)))));
-        assert!(matches!(
-            in_savepoint(&conn, || conn.execute("INSERT INTO t VALUES (3)", [])),
-            Ok(Ok(1))
-        ));
+        assert!(matches!(in_savepoint(&conn, || conn.execute("INSERT INTO t VALUES (3)", [])), Ok(Ok(1))));
         assert_eq!(rows(&conn), 2);
     }
 

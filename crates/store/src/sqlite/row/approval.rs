@@ -16,10 +16,7 @@ use crate::sqlite::sql;
 
 /// An approval as [`sql::APPROVAL`] and [`sql::list`] select it, with its votes. `None` if not even its id can
 /// be read: then there is nothing to call it by.
-pub(in crate::sqlite) fn stored(
-    conn: &Connection,
-    row: &Row<'_>,
-) -> rusqlite::Result<Option<Stored>> {
+pub(in crate::sqlite) fn stored(conn: &Connection, row: &Row<'_>) -> rusqlite::Result<Option<Stored>> {
     let id: ApprovalId = match Columns::of(row).parse() {
         Ok(id) => id,
         Err(why) => {
@@ -48,12 +45,7 @@ fn votes(conn: &Connection, id: &ApprovalId) -> rusqlite::Result<Result<Vec<Vote
         let mut columns = Columns::of(row);
         let mut vote = || -> Result<Vote, Why> {
             let decision = columns.named(Decision::from_name)?;
-            Ok(Vote {
-                decision,
-                voter: columns.actor()?,
-                at: columns.time()?,
-                reason: columns.next()?,
-            })
+            Ok(Vote { decision, voter: columns.actor()?, at: columns.time()?, reason: columns.next()? })
         };
         match vote() {
             Ok(vote) => votes.push(vote),
@@ -130,18 +122,13 @@ fn frozen(
                 return Err("its content is not in canonical form".to_owned());
             }
             let action = Action::freeze(kind, boundary, content).map_err(|e| e.to_string())?;
-            if action.digest() != digest
-                || action.id(run.as_str()) != *id
-                || action.boundary() != boundary
-            {
+            if action.digest() != digest || action.id(run.as_str()) != *id || action.boundary() != boundary {
                 return Err("its content is not what its digest and id were made from".to_owned());
             }
             Ok(Some(action.content().clone()))
         }
         (Binding::Runtime(_), Some(_)) => Err("it keeps the content of a live process".to_owned()),
-        (Binding::Checkpoint(_), None) => {
-            Err("it lacks the content that its run will run".to_owned())
-        }
+        (Binding::Checkpoint(_), None) => Err("it lacks the content that its run will run".to_owned()),
     }
 }
 
@@ -162,24 +149,12 @@ fn phase(
     let reason = end.as_ref().map(|end| end.reason);
     match (status, decision, end) {
         (Status::Pending, None, None) => Ok(Phase::Pending),
-        (
-            Status::Allowed,
-            Some(decision @ (Decision::AllowOnce | Decision::AllowAlways)),
-            Some(end),
-        ) => {
+        (Status::Allowed, Some(decision @ (Decision::AllowOnce | Decision::AllowAlways)), Some(end)) => {
             answered(decision, &end, votes, expires_at)?;
-            claim
-                .iter()
-                .try_for_each(|claim| claimed(claim, &end, binding))?;
-            Ok(Phase::Allowed {
-                decision,
-                end,
-                claim,
-            })
+            claim.iter().try_for_each(|claim| claimed(claim, &end, binding))?;
+            Ok(Phase::Allowed { decision, end, claim })
         }
-        (Status::Denied, Some(Decision::Deny), Some(end))
-            if end.reason == TerminalReason::StorageCorrupt =>
-        {
+        (Status::Denied, Some(Decision::Deny), Some(end)) if end.reason == TerminalReason::StorageCorrupt => {
             Ok(Phase::Denied(end))
         }
         (Status::Denied, Some(Decision::Deny), Some(end)) => {
@@ -197,40 +172,23 @@ fn phase(
         (status, decision, _) => {
             let decision = decision.map_or("none", Decision::as_str);
             let reason = reason.map_or("none", TerminalReason::as_str);
-            Err(format!(
-                "it is {} with decision {decision} and reason {reason}",
-                status.as_str()
-            ))
+            Err(format!("it is {} with decision {decision} and reason {reason}", status.as_str()))
         }
     }
 }
 
 fn is_cancellation(reason: TerminalReason) -> bool {
-    matches!(
-        reason,
-        TerminalReason::GatewayRestart | TerminalReason::CallerLost | TerminalReason::Withdrawn
-    )
+    matches!(reason, TerminalReason::GatewayRestart | TerminalReason::CallerLost | TerminalReason::Withdrawn)
 }
 
 fn end(columns: &mut Columns<'_, '_>, created_at: Time) -> Result<Option<End>, Why> {
-    let reason = columns.named_optional(|name| {
-        TerminalReason::ALL
-            .into_iter()
-            .find(|reason| reason.as_str() == name)
-    })?;
+    let reason = columns
+        .named_optional(|name| TerminalReason::ALL.into_iter().find(|reason| reason.as_str() == name))?;
     let at = columns.time_optional()?;
-    let by = (
-        columns.parse_optional()?,
-        columns.named_optional(PrincipalKind::from_name)?,
-        columns.next()?,
-    );
+    let by = (columns.parse_optional()?, columns.named_optional(PrincipalKind::from_name)?, columns.next()?);
     match (at, by, reason) {
         (Some(at), (Some(id), Some(kind), Some(label)), Some(reason)) if at >= created_at => {
-            Ok(Some(End {
-                at,
-                by: Actor { id, kind, label },
-                reason,
-            }))
+            Ok(Some(End { at, by: Actor { id, kind, label }, reason }))
         }
         (None, (None, None, None), None) => Ok(None),
         _ => Err("its end is half written, or before its beginning".to_owned()),
@@ -240,67 +198,37 @@ fn end(columns: &mut Columns<'_, '_>, created_at: Time) -> Result<Option<End>, W
 /// A person's answer is one of the votes, given in time by somebody who is no agent.
 fn answered(decision: Decision, end: &End, votes: &[Vote], expires_at: Time) -> Result<(), Why> {
     if end.reason != TerminalReason::User {
-        return Err(format!(
-            "it was answered with reason {}",
-            end.reason.as_str()
-        ));
+        return Err(format!("it was answered with reason {}", end.reason.as_str()));
     }
     if end.by.kind != PrincipalKind::Administrator {
-        return Err(format!(
-            "it was answered by an identity of kind {}",
-            end.by.kind.as_str()
-        ));
+        return Err(format!("it was answered by an identity of kind {}", end.by.kind.as_str()));
     }
     if expires_at.reached_at(end.at) {
         return Err("it was answered after its deadline".to_owned());
     }
-    let is_voted = votes
-        .iter()
-        .any(|vote| vote.decision == decision && vote.voter == end.by && vote.at == end.at);
-    if is_voted {
-        Ok(())
-    } else {
-        Err("no vote stands behind its answer".to_owned())
-    }
+    let is_voted =
+        votes.iter().any(|vote| vote.decision == decision && vote.voter == end.by && vote.at == end.at);
+    if is_voted { Ok(()) } else { Err("no vote stands behind its answer".to_owned()) }
 }
 
 fn claim(columns: &mut Columns<'_, '_>) -> Result<Option<Claim>, Why> {
-    let (id, at, fence) = (
-        columns.parse_optional()?,
-        columns.time_optional()?,
-        columns.count_optional()?,
-    );
-    let outcome =
-        columns.named_optional(|name| Outcome::ALL.into_iter().find(|o| o.as_str() == name))?;
+    let (id, at, fence) = (columns.parse_optional()?, columns.time_optional()?, columns.count_optional()?);
+    let outcome = columns.named_optional(|name| Outcome::ALL.into_iter().find(|o| o.as_str() == name))?;
     let (detail, settled_at) = (columns.next()?, columns.time_optional()?);
     let receipt = match (outcome, settled_at, detail) {
-        (Some(outcome), Some(at), detail) => Some(Receipt {
-            outcome,
-            at,
-            detail,
-        }),
+        (Some(outcome), Some(at), detail) => Some(Receipt { outcome, at, detail }),
         (None, None, None) => None,
         _ => return Err("its receipt is half written".to_owned()),
     };
     match (id, at) {
-        (Some(id), Some(at)) => Ok(Some(Claim {
-            id,
-            at,
-            fence: fence.map(Fence),
-            receipt,
-        })),
+        (Some(id), Some(at)) => Ok(Some(Claim { id, at, fence: fence.map(Fence), receipt })),
         (None, None) if fence.is_none() && receipt.is_none() => Ok(None),
         _ => Err("its claim is half written".to_owned()),
     }
 }
 
 fn claimed(claim: &Claim, end: &End, binding: &Binding) -> Result<(), Why> {
-    if claim.at < end.at
-        || claim
-            .receipt
-            .as_ref()
-            .is_some_and(|receipt| receipt.at < claim.at)
-    {
+    if claim.at < end.at || claim.receipt.as_ref().is_some_and(|receipt| receipt.at < claim.at) {
         return Err("its claim or receipt came before what it follows from".to_owned());
     }
     if matches!(binding, Binding::Checkpoint(_)) && claim.fence.is_none() {

@@ -1,0 +1,199 @@
+//! Damaged rows: whatever was done to one, it is never an allow, never a panic, and stops nothing else.
+
+use std::sync::Arc;
+
+use holdgate_core::approval::{Binding, Bound, Status};
+use holdgate_core::requirement::Decision;
+use holdgate_core::{Approval, Fence, Refusal};
+use holdgate_store::sqlite::SqliteStore;
+use holdgate_store::{Answer, Filter, Op, Outcome, Store, Stored};
+use rusqlite::Connection;
+
+use crate::stage::{Database, ask, claim, clock, commit, held_run, populate, vote};
+
+/// A connection that no constraint of the schema holds back.
+fn vandal(database: &Database) -> Connection {
+    let raw = database.raw();
+    raw.execute_batch("PRAGMA ignore_check_constraints = ON; PRAGMA foreign_keys = OFF").unwrap();
+    let names: Vec<String> = raw
+        .prepare("SELECT name FROM sqlite_schema WHERE type = 'trigger'")
+        .unwrap()
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    for name in names {
+        raw.execute_batch(&format!("DROP TRIGGER {name}")).unwrap();
+    }
+    raw
+}
+
+const FENCE: Option<Fence> = Some(Fence(1));
+
+/// A request of a stored run that a person has allowed and nobody has claimed.
+async fn allowed(store: &Arc<SqliteStore>, run: &str) -> Approval {
+    let run = held_run(&**store, run).await;
+    let asked = commit(&**store, ask(Binding::Checkpoint(run), "t:1")).await;
+    commit(&**store, vote(&asked, Decision::AllowOnce)).await
+}
+
+#[tokio::test]
+async fn no_damage_makes_an_allow() {
+    let database = Database::new();
+    let store = database.store(clock());
+    populate(&*store).await;
+    let vandal = vandal(&database);
+    let damages = [
+        "content = '{\"input\":{\"stage\":\"production\"},\"toolName\":\"destroy\"}'",
+        "content = content || ' '",
+        "content = '{'",
+        "content = NULL",
+        "digest = replace(digest, substr(digest, 1, 8), '00000000')",
+        "digest = 'x'",
+        "boundary = 't:2'",
+        "kind = 'dispatch'",
+        "kind = 'anything'",
+        "run_id = 'another'",
+        "run_id = NULL",
+        "presentation = '{'",
+        "presentation = '{}'",
+        "requirement = '[]'",
+        "requirement = '{\"reasonRequired\":false,\"allowedDecisions\":[\"allow-once\"]}'",
+        "requester_kind = 'nobody'",
+        "requester_id = ''",
+        "status = 'anything'",
+        "status = 'pending'",
+        "status = 'expired'",
+        "status = 'denied'",
+        "decision = 'deny'",
+        "decision = 'allow-always'",
+        "decision = NULL",
+        "terminal_reason = 'timeout'",
+        "terminal_reason = NULL",
+        "resolver_kind = 'agent'",
+        "resolver_kind = 'authority'",
+        "resolver_id = 'somebody'",
+        "resolver_label = NULL",
+        "resolved_at = NULL",
+        "resolved_at = created_at - 1",
+        "resolved_at = expires_at",
+        "claim_id = 'c'",
+        "claim_id = 'c', claimed_at = resolved_at",
+        "claim_id = 'c', claimed_at = resolved_at - 1, claim_fence = 1",
+        "claim_id = 'c', claimed_at = resolved_at, claim_fence = -1",
+        "receipt_outcome = 'succeeded', settled_at = resolved_at",
+        "claim_id = 'c', claimed_at = resolved_at, claim_fence = 1, receipt_outcome = 'succeeded'",
+        "claim_id = 'c', claimed_at = resolved_at, claim_fence = 1, settled_at = resolved_at",
+    ];
+    for (n, damage) in damages.iter().enumerate() {
+        let good = allowed(&store, &format!("run_{n}")).await;
+        let changed = vandal
+            .execute(&format!("UPDATE approvals SET {damage} WHERE id = ?1"), [good.id.as_str()])
+            .unwrap_or_else(|e| panic!("{damage}: {e}"));
+        assert_eq!(changed, 1);
+        is_denied(&store, &good, damage).await;
+    }
+    for (n, damage) in [
+        "DELETE FROM approval_votes WHERE approval_id = ?1",
+        "UPDATE approval_votes SET decision = 'deny' WHERE approval_id = ?1",
+        "UPDATE approval_votes SET decision = 'anything' WHERE approval_id = ?1",
+        "UPDATE approval_votes SET voter_id = 'somebody' WHERE approval_id = ?1",
+        "UPDATE approval_votes SET at = at + 1 WHERE approval_id = ?1",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let good = allowed(&store, &format!("run_vote_{n}")).await;
+        assert_eq!(vandal.execute(damage, [good.id.as_str()]).unwrap(), 1);
+        is_denied(&store, &good, damage).await;
+    }
+}
+
+async fn is_denied(store: &Arc<SqliteStore>, good: &Approval, damage: &str) {
+    let seen = store.approval(&good.id).await.unwrap().unwrap();
+    let Stored::Corrupt { id, .. } = &seen.stored else { panic!("{damage}: {:?}", seen.stored) };
+    assert_eq!((id, seen.bound), (&good.id, Bound::CallerGone));
+    let claimed = store.execute(claim(good, "c", FENCE)).await.unwrap();
+    assert_eq!(claimed, Outcome::Refused(Refusal::NotFound, None), "{damage}");
+    let voted = store.execute(vote(good, Decision::AllowOnce)).await.unwrap();
+    assert_eq!(voted, Outcome::Refused(Refusal::StorageCorrupt, None), "{damage}");
+    let newest = store.approvals(Filter { limit: 1, ..Filter::default() }).await.unwrap();
+    assert!(
+        newest.iter().all(|seen| matches!(seen.stored, Stored::Corrupt { .. })),
+        "{damage}: a list shows it"
+    );
+}
+
+#[tokio::test]
+async fn a_damaged_row_is_listed_among_sound_ones() {
+    let database = Database::new();
+    let store = database.store(clock());
+    populate(&*store).await;
+    let (bad, good) = (allowed(&store, "run_1").await, allowed(&store, "run_2").await);
+    let vandal = vandal(&database);
+    vandal.execute("UPDATE approvals SET presentation = '{' WHERE id = ?1", [bad.id.as_str()]).unwrap();
+    let listed = store.approvals(Filter { limit: 10, ..Filter::default() }).await.unwrap();
+    assert_eq!(listed.len(), 2);
+    for seen in listed {
+        match seen.stored {
+            Stored::Sound(approval) => assert_eq!(*approval, good),
+            Stored::Corrupt { id, why } => {
+                assert_eq!(id, bad.id);
+                assert!(why.contains("presentation"), "{why}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_sweep_sets_a_damaged_row_aside_once_and_goes_on() {
+    let database = Database::new();
+    let clock = clock();
+    let store = database.store(clock.clone());
+    let epoch = populate(&*store).await;
+    let bad = commit(&*store, ask(Binding::Runtime(epoch.clone()), "t:1")).await;
+    let good = commit(&*store, ask(Binding::Runtime(epoch), "t:2")).await;
+    let vandal = vandal(&database);
+    vandal.execute("UPDATE approvals SET presentation = '{' WHERE id = ?1", [bad.id.as_str()]).unwrap();
+    clock.advance(600_000);
+    let sweep = async |limit| match store.execute(Op::Sweep { limit }).await.unwrap() {
+        Outcome::Committed(Answer::Swept(count)) => count,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!([sweep(1).await, sweep(1).await, sweep(1).await], [1, 1, 0]);
+    assert_eq!(store.next_due().await.unwrap(), None);
+    let expired = Filter { status: Some(Status::Expired), limit: 10, ..Filter::default() };
+    let expired = store.approvals(expired).await.unwrap();
+    assert_eq!(expired.len(), 1);
+    assert_eq!(expired[0].place.1, good.id);
+    let told: Vec<String> = vandal
+        .prepare("SELECT event FROM approval_events WHERE approval_id = ?1 ORDER BY seq")
+        .unwrap()
+        .query_map([bad.id.as_str()], |row| row.get(0))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    assert_eq!(
+        told,
+        [r#"{"type":"opened"}"#, r#"{"type":"resolved","status":"denied","reason":"storage-corrupt"}"#]
+    );
+}
+
+#[tokio::test]
+async fn a_damaged_run_ends_what_waits_behind_it_and_is_not_made_anew() {
+    let database = Database::new();
+    let store = database.store(clock());
+    populate(&*store).await;
+    let good = allowed(&store, "run_1").await;
+    vandal(&database).execute("UPDATE runs SET state = 'anything'", []).unwrap();
+    let seen = store.approval(&good.id).await.unwrap().unwrap();
+    assert!(matches!(seen.stored, Stored::Corrupt { .. }));
+    assert!(store.execute(claim(&good, "c", FENCE)).await.is_err());
+    let create = Op::CreateRun {
+        id: "run_1".parse().unwrap(),
+        agent: "releaser".to_owned(),
+        by: crate::stage::agent(),
+    };
+    assert!(store.execute(create).await.is_err());
+    assert!(store.run(&"run_1".parse().unwrap()).await.is_err());
+}

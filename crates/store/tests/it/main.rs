@@ -1,0 +1,11 @@
+//! The SQLite store from outside: the contract of every store, and what only a file can show.
+
+#![expect(clippy::unwrap_used, reason = "in a test, a panic is the answer")]
+
+mod batches;
+mod checks;
+mod contract;
+mod damage;
+mod faults;
+mod opening;
+mod stage;
