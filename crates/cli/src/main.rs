@@ -2,13 +2,17 @@
 //!
 //! Owns the global options, logging and what happens to errors. Each command is a file of its name.
 
+mod approvals;
 mod connect;
 mod digest;
 mod environment;
 mod exec;
 mod exit;
 mod home;
+mod screen;
 mod serve;
+mod table;
+mod when;
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -46,6 +50,7 @@ struct Arguments {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     Serve(serve::Arguments),
+    Approvals(approvals::Arguments),
     Exec(exec::Arguments),
     /// Identify requests: JSON lines in, their ids and digests out
     Digest,
@@ -68,8 +73,10 @@ async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         let url = arguments.url.clone().filter(|url| !url.is_empty());
         Ok(Target { url, home: Home::at(arguments.home.clone().filter(|home| !home.as_os_str().is_empty()))? })
     };
+    let json = arguments.json;
     Ok(match arguments.command {
         Command::Serve(serve) => serve::run(&target()?.home, serve).await?.into(),
+        Command::Approvals(approvals) => approvals::run(&target()?, approvals, json).await?.into(),
         Command::Exec(exec) => {
             let connection = connect::connect(&target()?, Identity::Agent, WithoutGateway::GiveUp).await?;
             exec::run(connection.authority, exec, environment::variables()).await
@@ -84,7 +91,7 @@ fn report(failure: &Failure, json: bool) -> Exit {
     say(&format!("{:#}", failure.why));
     if let Some(problem) = failure.problem.as_ref().filter(|_| json) {
         // A reader that is gone reads the exit code.
-        let _ = serde_json::to_string(problem).map(|problem| writeln!(std::io::stdout(), "{problem}"));
+        let _ = serde_json::to_string_pretty(problem).map(|problem| writeln!(std::io::stdout(), "{problem}"));
     }
     failure.exit
 }

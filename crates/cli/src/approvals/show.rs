@@ -1,0 +1,178 @@
+//! One approval as text: the headline, who asks and why, the whole action, where it stands and how to answer.
+//!
+//! Every text of a record is safe to display already; the requester's own words are marked as such.
+
+use std::fmt::Write as _;
+
+use holdgate_core::approval::{Outcome, Status, TerminalReason};
+use holdgate_wire::Approval;
+use holdgate_wire::approval::Identity;
+
+use crate::screen::{Colour, Screen, columns};
+use crate::when;
+
+/// Labels up to this width share a line with their value.
+const LABEL: usize = 24;
+/// Spaces before a fact.
+const INDENT: usize = 2;
+
+/// The whole record, as of `now_ms`.
+pub fn text(approval: &Approval, screen: Screen, now_ms: i64) -> String {
+    let shown = &approval.presentation;
+    let mut text = String::new();
+    block(&mut text, screen, 0, &[(">".to_owned(), shown.headline.clone())], Some(Colour::Bold));
+    for flag in &shown.flags {
+        block(&mut text, screen, 0, &[("!".to_owned(), flag.clone())], Some(Colour::Yellow));
+    }
+    text.push('\n');
+    block(&mut text, screen, 0, &standing(approval, now_ms), None);
+    if !shown.facts.is_empty() {
+        text.push_str("\nThe whole action:\n");
+        let facts: Vec<_> = shown.facts.iter().map(|fact| (fact.label.clone(), fact.text.clone())).collect();
+        block(&mut text, screen, INDENT, &facts, None);
+    }
+    if approval.status == Status::Pending {
+        text.push_str("\nTo answer:\n");
+        for command in ["allow", "deny"] {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "  holdgate approvals {command} {}", approval.id);
+        }
+    }
+    text
+}
+
+/// How a record stands, in a few words.
+pub fn status(approval: &Approval) -> String {
+    match (approval.status, approval.terminal_reason, &approval.receipt) {
+        (Status::Allowed, _, Some(receipt)) => match receipt.outcome {
+            Outcome::Succeeded => "allowed; it ran and succeeded".to_owned(),
+            Outcome::Failed => "allowed; it failed".to_owned(),
+            Outcome::Unknown => "allowed; its outcome is unknown, and a person must look".to_owned(),
+        },
+        (Status::Allowed, _, None) if approval.claim.is_some() => {
+            "allowed; it was claimed and has not reported back".to_owned()
+        }
+        (Status::Allowed, _, None) => "allowed; not claimed yet".to_owned(),
+        (status, Some(reason), _) if reason != TerminalReason::User => {
+            format!("{} ({})", status.as_str(), reason.as_str())
+        }
+        (status, ..) => status.as_str().to_owned(),
+    }
+}
+
+/// Who ended a record, when and why.
+pub fn end(approval: &Approval) -> String {
+    let by = approval.resolver.as_ref().map(|by| format!(" by {}", name(by))).unwrap_or_default();
+    let at = approval.resolved_at_ms.map(|at| format!(" at {}", when::local(at))).unwrap_or_default();
+    let reason = approval.answer_reason().map(|reason| format!(": {reason}")).unwrap_or_default();
+    let status = match approval.terminal_reason {
+        Some(why) if why != TerminalReason::User => {
+            format!("{} ({})", approval.status.as_str(), why.as_str())
+        }
+        _ => approval.status.as_str().to_owned(),
+    };
+    format!("{status}{by}{at}{reason}")
+}
+
+/// The colour that goes with a status.
+pub fn colour(status: Status) -> Colour {
+    match status {
+        Status::Pending => Colour::Yellow,
+        Status::Allowed => Colour::Green,
+        Status::Denied | Status::Expired | Status::Cancelled => Colour::Red,
+    }
+}
+
+fn name(identity: &Identity) -> String {
+    format!("{} ({})", identity.label, identity.kind)
+}
+
+/// Everything but the action: where it stands, who asked, what it takes, what became of it.
+fn standing(approval: &Approval, now_ms: i64) -> Vec<(String, String)> {
+    let mut rows = Rows::default();
+    rows.push("Status", Some(status(approval)));
+    if approval.status == Status::Pending {
+        rows.push(
+            "Time left",
+            Some(format!("{}; silence denies", when::left(approval.expires_at_ms, now_ms))),
+        );
+    }
+    rows.push("Kind", Some(approval.kind.as_str().to_owned()));
+    // A record that does not decode knows neither its times nor its requester.
+    if approval.terminal_reason != Some(TerminalReason::StorageCorrupt) {
+        rows.push("Asked by", Some(name(&approval.requester)));
+        rows.push("Asked at", Some(when::local(approval.created_at_ms)));
+        rows.push("Expires at", Some(when::local(approval.expires_at_ms)));
+    }
+    let source = &approval.source;
+    rows.push("Agent says it is", source.agent.clone());
+    rows.push("Session", source.session.clone());
+    rows.push("Task", source.task_id.clone());
+    rows.push("Tool call", source.tool_call_id.clone());
+    rows.push("Agent's reason", approval.request_reason.as_ref().map(|reason| format!("\"{reason}\"")));
+    let decisions: Vec<_> =
+        approval.requirement.allowed_decisions.iter().map(|decision| decision.as_str()).collect();
+    let reason = if approval.requirement.reason_required { ", with a reason" } else { "" };
+    rows.push("Takes", Some(format!("one reviewer: {}{reason}", decisions.join(" or "))));
+    for vote in &approval.votes {
+        let reason = vote.reason.as_ref().map(|reason| format!(": \"{reason}\"")).unwrap_or_default();
+        let at = when::local(vote.at_ms);
+        rows.push(
+            "Answer",
+            Some(format!("{} by {} at {at}{reason}", vote.decision.as_str(), name(&vote.voter))),
+        );
+    }
+    if approval.is_terminal() && approval.votes.is_empty() {
+        rows.push("Ended", Some(end(approval)));
+    }
+    rows.push(
+        "Claimed",
+        approval.claim.as_ref().map(|claim| format!("{} as {}", when::local(claim.at_ms), claim.claim_id)),
+    );
+    rows.push(
+        "Receipt",
+        approval.receipt.as_ref().map(|receipt| {
+            let detail = receipt.detail.as_ref().map(|detail| format!(": \"{detail}\"")).unwrap_or_default();
+            format!("{} at {}{detail}", receipt.outcome.as_str(), when::local(receipt.at_ms))
+        }),
+    );
+    rows.push("Id", Some(approval.id.clone()));
+    rows.push("Digest", Some(approval.digest.clone()));
+    rows.push("Page", approval.url.clone());
+    rows.0
+}
+
+#[derive(Default)]
+struct Rows(Vec<(String, String)>);
+
+impl Rows {
+    fn push(&mut self, label: &str, text: Option<String>) {
+        self.0.extend(text.map(|text| (label.to_owned(), text)));
+    }
+}
+
+/// Labels in one column, values in the next; what does not fit goes on below its own value.
+fn block(out: &mut String, screen: Screen, indent: usize, rows: &[(String, String)], colour: Option<Colour>) {
+    let widths = rows.iter().map(|(label, _)| columns(label)).filter(|width| *width <= LABEL);
+    let width = widths.max().unwrap_or_default();
+    let gap = if width == 0 { 0 } else { width + 2 };
+    for (label, text) in rows {
+        let is_long = columns(label) > LABEL;
+        if is_long {
+            for line in screen.lines(label, indent) {
+                line_of(out, indent, "", 0, &line);
+            }
+        }
+        for (at, line) in screen.lines(text, indent + gap).into_iter().enumerate() {
+            let label = if at == 0 && !is_long { label.as_str() } else { "" };
+            let line = colour.map_or(line.clone(), |colour| screen.paint(colour, &line));
+            line_of(out, indent, label, gap, &line);
+        }
+    }
+}
+
+fn line_of(out: &mut String, indent: usize, label: &str, gap: usize, text: &str) {
+    let padding = gap.saturating_sub(columns(label));
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "{}{label}{}{text}", " ".repeat(indent), " ".repeat(padding));
+}
