@@ -1,0 +1,503 @@
+//! What a run is and what it does next. Pure: a state is the fold of a journal's events, and the next effect follows
+//! from the state.
+//!
+//! Owns every decision about order. Performs nothing: that is `driver`'s. What a process learns without writing it
+//! down (a gate's answer, a record's status) is kept beside the fold and is learnt anew after a restore.
+
+use std::collections::BTreeSet;
+
+use holdgate_core::Digest;
+
+use super::journal::{Ending, Event, JournalError, VERSION};
+use super::outcome::{CallResult, CallSummary, ReceiptState, Rejection, Review};
+use super::review::Question;
+use crate::model::{Message, Reply, RequestedCall, Transcript};
+
+/// A run.
+#[derive(Clone, Debug)]
+pub(crate) struct Machine {
+    run: String,
+    max_turns: u32,
+    seq: u64,
+    start: Option<Start>,
+    turns: Vec<TurnState>,
+    end: Option<End>,
+    /// Whether the last event left the run to wait for reviewers.
+    resting: bool,
+}
+
+/// What the run was started with.
+#[derive(Clone, Debug)]
+pub(crate) struct Start {
+    pub(crate) agent: String,
+    pub(crate) input: String,
+}
+
+/// How the run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Finished(String),
+    Failed(String),
+}
+
+#[derive(Clone, Debug)]
+struct TurnState {
+    text: String,
+    calls: Vec<Call>,
+}
+
+/// One call of the run.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) requested: RequestedCall,
+    /// What a person is asked, once it is durable.
+    pub(crate) question: Option<Question>,
+    phase: Phase,
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    /// The model asked for it.
+    Requested,
+    /// The gate wants a person asked. Known to this process only.
+    Asking(Question),
+    /// A person is asked.
+    Waiting(Known),
+    /// It has started.
+    Started { claim: Option<String>, interrupted: Option<Interrupted> },
+    /// It ended.
+    Ended { claim: Option<String>, ending: Ending, receipt: Option<ReceiptState> },
+    /// It will never run.
+    Rejected(Rejection),
+}
+
+/// What this process knows of a request's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// It has not looked.
+    Nothing,
+    /// There is none yet.
+    Pending,
+    /// Allowed.
+    Allowed,
+    /// Anything else.
+    Ended(Rejection),
+}
+
+/// Whether the journal says already that a call's outcome is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interrupted {
+    Unsaid,
+    Said,
+}
+
+/// Whether the journal says already that the run waits for reviewers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resting {
+    Unsaid,
+    Said,
+}
+
+/// What is to be done next. Calls are named by their ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Ask the model.
+    AskModel,
+    /// Read the records of these requests and compare them.
+    Look(Vec<String>),
+    /// A call started in a process that died: run it again if that is safe, else say that nobody knows.
+    Recover(String, Interrupted),
+    /// Tell the authority what came of a call.
+    Settle(String),
+    /// Put a call to the gate, and run it if the gate allows it.
+    Gate(String),
+    /// Open these requests, as one.
+    Request(Vec<String>),
+    /// Write down that a call will not run.
+    Reject(String, Rejection),
+    /// Claim an allowed call and run it.
+    Run(String),
+    /// Let the run go until there are answers.
+    Suspend(Resting),
+    /// Write down that the run ended well.
+    Finish(String),
+    /// Write down that the run ended with an error.
+    Fail(String),
+    /// Nothing: the run has ended.
+    Stop(End),
+}
+
+impl Machine {
+    /// A run without events.
+    pub(crate) fn new(run: &str, max_turns: u32) -> Self {
+        Self {
+            run: run.to_owned(),
+            max_turns,
+            seq: 0,
+            start: None,
+            turns: Vec::new(),
+            end: None,
+            resting: false,
+        }
+    }
+
+    /// The run as another process left it.
+    pub(crate) fn replay(
+        run: &str,
+        max_turns: u32,
+        events: impl IntoIterator<Item = Event>,
+    ) -> Result<Self, JournalError> {
+        let mut machine = Self::new(run, max_turns);
+        for event in events {
+            machine.apply(&event)?;
+        }
+        for call in machine.turns.iter_mut().flat_map(|turn| &mut turn.calls) {
+            match &mut call.phase {
+                Phase::Waiting(known) => *known = Known::Nothing,
+                Phase::Started { interrupted: interrupted @ None, .. } => {
+                    *interrupted = Some(Interrupted::Unsaid)
+                }
+                _ => {}
+            }
+        }
+        Ok(machine)
+    }
+
+    /// Takes in the next event of the journal.
+    pub(crate) fn apply(&mut self, event: &Event) -> Result<(), JournalError> {
+        self.seq += 1;
+        let seq = self.seq;
+        self.fold(event).map_err(|why| JournalError::Misplaced { seq, why })?;
+        self.resting = matches!(event, Event::CallSuspended { .. } | Event::RunSuspended {});
+        Ok(())
+    }
+
+    fn fold(&mut self, event: &Event) -> Result<(), String> {
+        if self.end.is_some() {
+            return Err("the run has ended".to_owned());
+        }
+        match event {
+            Event::RunStarted { version: VERSION, agent, input, .. } if self.start.is_none() => {
+                self.start = Some(Start { agent: agent.clone(), input: input.clone() });
+            }
+            Event::RunStarted { .. } => return Err("the run has started before".to_owned()),
+            _ if self.start.is_none() => return Err("the run has not started".to_owned()),
+            Event::ModelReplied { text, calls } => self.replied(text, calls)?,
+            Event::RunSuspended {} if self.is_waiting() => {}
+            Event::RunSuspended {} => return Err("the run waits for nobody".to_owned()),
+            Event::RunFinished { output } if self.calls().all(Call::is_done) => {
+                self.end = Some(End::Finished(output.clone()));
+            }
+            Event::RunFinished { .. } => return Err("calls are not done".to_owned()),
+            Event::RunFailed { why } => self.end = Some(End::Failed(why.clone())),
+            Event::CallRejected { call, .. }
+            | Event::CallSuspended { call, .. }
+            | Event::CallStarted { call, .. }
+            | Event::CallEnded { call, .. }
+            | Event::CallSettled { call, .. }
+            | Event::CallUnknown { call } => {
+                let run = self.run.clone();
+                let call = self.call_mut(call).ok_or_else(|| format!("there is no call {call:?} now"))?;
+                call.apply(&run, event)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn replied(&mut self, text: &str, calls: &[RequestedCall]) -> Result<(), String> {
+        if !self.calls().all(Call::is_done) {
+            return Err("calls of the last reply are not done".to_owned());
+        }
+        let mut used: BTreeSet<&str> = self.call_ids().collect();
+        if let Some(twice) = calls.iter().find(|call| !used.insert(&call.id)) {
+            return Err(format!("the call id {:?} is given twice", twice.id));
+        }
+        let calls = calls.iter().cloned().map(Call::new).collect();
+        self.turns.push(TurnState { text: text.to_owned(), calls });
+        Ok(())
+    }
+
+    /// What to do next.
+    pub(crate) fn next(&self) -> Effect {
+        if let Some(end) = &self.end {
+            return Effect::Stop(end.clone());
+        }
+        // Before anything runs, every request is compared with its record.
+        let unseen = self.ids(|phase| matches!(phase, Phase::Waiting(Known::Nothing)));
+        if !unseen.is_empty() {
+            return Effect::Look(unseen);
+        }
+        let steps: [fn(&Call) -> Option<Effect>; 3] = [Call::recovery, Call::settlement, Call::gating];
+        for effect in steps {
+            if let Some(effect) = self.calls().find_map(effect) {
+                return effect;
+            }
+        }
+        let asking = self.ids(|phase| matches!(phase, Phase::Asking(_)));
+        if !asking.is_empty() {
+            return Effect::Request(asking);
+        }
+        if let Some(effect) = self.calls().find_map(Call::answer) {
+            return effect;
+        }
+        if self.is_waiting() {
+            return Effect::Suspend(if self.resting { Resting::Said } else { Resting::Unsaid });
+        }
+        match self.turns.last() {
+            Some(turn) if turn.calls.is_empty() => Effect::Finish(turn.text.clone()),
+            _ if self.turns.len() >= self.max_turns as usize => {
+                Effect::Fail(format!("the model did not come to an end within {} replies", self.max_turns))
+            }
+            _ => Effect::AskModel,
+        }
+    }
+
+    /// Notes that the gate wants a person asked about a call.
+    pub(crate) fn asking(&mut self, id: &str, question: Question) {
+        if let Some(call) = self.call_mut(id) {
+            call.phase = Phase::Asking(question);
+        }
+    }
+
+    /// Notes what the record of a waiting call says.
+    pub(crate) fn known(&mut self, id: &str, answer: Known) {
+        if let Some(Call { phase: Phase::Waiting(known), .. }) = self.call_mut(id) {
+            *known = answer;
+        }
+    }
+
+    /// Gives a reply's calls ids that are unique within the run and fit everywhere, and answers the event.
+    pub(crate) fn reply_event(&self, reply: Reply) -> Event {
+        let mut used: BTreeSet<String> = self.call_ids().map(str::to_owned).collect();
+        let mut calls = reply.calls;
+        for call in &mut calls {
+            if !is_plain(&call.id) || used.contains(&call.id) {
+                let mut number = used.len() + 1;
+                while used.contains(&format!("call-{number}")) {
+                    number += 1;
+                }
+                call.id = format!("call-{number}");
+            }
+            used.insert(call.id.clone());
+        }
+        Event::ModelReplied { text: reply.text, calls }
+    }
+
+    /// The call of that id in the last reply.
+    pub(crate) fn call(&self, id: &str) -> Option<&Call> {
+        self.calls().find(|call| call.requested.id == id)
+    }
+
+    /// The number of the last event.
+    pub(crate) fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// What the run was started with.
+    pub(crate) fn start(&self) -> Option<&Start> {
+        self.start.as_ref()
+    }
+
+    /// The calls that wait for a person.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = (&Call, &Question)> {
+        let waiting = self.calls().filter(|call| matches!(call.phase, Phase::Waiting(_)));
+        waiting.filter_map(|call| call.question.as_ref().map(|question| (call, question)))
+    }
+
+    /// All that was said.
+    pub(crate) fn transcript(&self, instructions: &str) -> Transcript {
+        let mut messages = Vec::new();
+        messages.extend(self.start.iter().map(|start| Message::User(start.input.clone())));
+        for turn in &self.turns {
+            let calls = turn.calls.iter().map(|call| call.requested.clone()).collect();
+            messages.push(Message::Model(Reply { text: turn.text.clone(), calls }));
+            messages.extend(turn.calls.iter().filter_map(Call::message));
+        }
+        Transcript { instructions: instructions.to_owned(), messages }
+    }
+
+    /// What came of every call so far.
+    pub(crate) fn summaries(&self) -> Vec<CallSummary> {
+        self.turns.iter().flat_map(|turn| &turn.calls).map(Call::summary).collect()
+    }
+
+    fn calls(&self) -> impl Iterator<Item = &Call> {
+        self.turns.last().into_iter().flat_map(|turn| &turn.calls)
+    }
+
+    fn call_ids(&self) -> impl Iterator<Item = &str> {
+        let calls = self.turns.iter().flat_map(|turn| &turn.calls);
+        calls.map(|call| call.requested.id.as_str())
+    }
+
+    fn call_mut(&mut self, id: &str) -> Option<&mut Call> {
+        let calls = self.turns.last_mut().into_iter().flat_map(|turn| &mut turn.calls);
+        calls.into_iter().find(|call| call.requested.id == id)
+    }
+
+    fn ids(&self, is_wanted: impl Fn(&Phase) -> bool) -> Vec<String> {
+        let calls = self.calls().filter(|call| is_wanted(&call.phase));
+        calls.map(|call| call.requested.id.clone()).collect()
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.calls().any(|call| matches!(call.phase, Phase::Waiting(_)))
+    }
+}
+
+impl Call {
+    fn new(requested: RequestedCall) -> Self {
+        Self { requested, question: None, phase: Phase::Requested }
+    }
+
+    fn apply(&mut self, run: &str, event: &Event) -> Result<(), String> {
+        let phase = match (&self.phase, event) {
+            (Phase::Requested | Phase::Waiting(_), Event::CallRejected { rejection, .. }) => {
+                Phase::Rejected(rejection.clone())
+            }
+            (Phase::Requested | Phase::Asking(_), Event::CallSuspended { question, .. }) => {
+                question.verify(run, &self.requested)?;
+                self.question = Some(question.clone());
+                Phase::Waiting(Known::Pending)
+            }
+            (Phase::Requested, Event::CallStarted { claim: None, .. }) => {
+                Phase::Started { claim: None, interrupted: None }
+            }
+            (Phase::Waiting(_), Event::CallStarted { claim: Some(claim), .. }) => {
+                let is_ours = *claim == claim_id(run, &self.requested.id);
+                is_ours.then_some(()).ok_or("its claim is not of this call")?;
+                Phase::Started { claim: Some(claim.clone()), interrupted: None }
+            }
+            // A later process runs an idempotent call again.
+            (Phase::Started { claim: before, .. }, Event::CallStarted { claim, .. }) if before == claim => {
+                Phase::Started { claim: claim.clone(), interrupted: None }
+            }
+            (Phase::Started { claim, .. }, Event::CallEnded { ending, .. }) => Phase::Ended {
+                claim: claim.clone(),
+                ending: ending.clone(),
+                receipt: claim.is_some().then_some(ReceiptState::Owed),
+            },
+            (Phase::Started { claim, .. }, Event::CallUnknown { .. }) => {
+                Phase::Started { claim: claim.clone(), interrupted: Some(Interrupted::Said) }
+            }
+            (
+                Phase::Ended { claim, ending, receipt: Some(ReceiptState::Owed) },
+                Event::CallSettled { refused, .. },
+            ) => {
+                let receipt = refused.clone().map_or(ReceiptState::Delivered, ReceiptState::Refused);
+                Phase::Ended { claim: claim.clone(), ending: ending.clone(), receipt: Some(receipt) }
+            }
+            _ => return Err(format!("the call {:?} is not at that point", self.requested.id)),
+        };
+        self.phase = phase;
+        Ok(())
+    }
+
+    /// What a process would ask a person, before it is durable.
+    pub(crate) fn asking(&self) -> Option<&Question> {
+        match &self.phase {
+            Phase::Asking(question) => Some(question),
+            _ => None,
+        }
+    }
+
+    /// What its claim's receipt has to say, if one is owed: the claim, and how the call ended.
+    pub(crate) fn owed(&self) -> Option<(&str, &Ending)> {
+        match &self.phase {
+            Phase::Ended { claim: Some(claim), ending, receipt: Some(ReceiptState::Owed) } => {
+                Some((claim, ending))
+            }
+            _ => None,
+        }
+    }
+
+    /// The approval behind it.
+    pub(crate) fn review(&self) -> Option<Review> {
+        self.question.as_ref().map(|question| Review {
+            approval_id: question.approval.clone(),
+            digest: question.digest.clone(),
+        })
+    }
+
+    fn id(&self) -> String {
+        self.requested.id.clone()
+    }
+
+    fn is_done(&self) -> bool {
+        match &self.phase {
+            Phase::Ended { receipt, .. } => *receipt != Some(ReceiptState::Owed),
+            Phase::Rejected(_) => true,
+            Phase::Requested | Phase::Asking(_) | Phase::Waiting(_) | Phase::Started { .. } => false,
+        }
+    }
+
+    fn recovery(&self) -> Option<Effect> {
+        match self.phase {
+            Phase::Started { interrupted: Some(interrupted), .. } => {
+                Some(Effect::Recover(self.id(), interrupted))
+            }
+            _ => None,
+        }
+    }
+
+    fn settlement(&self) -> Option<Effect> {
+        self.owed().map(|_| Effect::Settle(self.id()))
+    }
+
+    fn gating(&self) -> Option<Effect> {
+        matches!(self.phase, Phase::Requested).then(|| Effect::Gate(self.id()))
+    }
+
+    fn answer(&self) -> Option<Effect> {
+        match &self.phase {
+            Phase::Waiting(Known::Allowed) => Some(Effect::Run(self.id())),
+            Phase::Waiting(Known::Ended(why)) => Some(Effect::Reject(self.id(), why.clone())),
+            _ => None,
+        }
+    }
+
+    fn result(&self) -> Option<CallResult> {
+        match &self.phase {
+            Phase::Ended { ending: Ending::Succeeded(value), .. } => {
+                Some(CallResult::Succeeded(value.clone()))
+            }
+            Phase::Ended { ending: Ending::Failed(why), .. } => Some(CallResult::Failed(why.clone())),
+            Phase::Rejected(why) => Some(CallResult::Rejected(why.clone())),
+            Phase::Requested | Phase::Asking(_) | Phase::Waiting(_) | Phase::Started { .. } => None,
+        }
+    }
+
+    fn message(&self) -> Option<Message> {
+        let result = self.result()?;
+        Some(Message::Tool { call_id: self.id(), tool: self.requested.tool.clone(), result })
+    }
+
+    fn summary(&self) -> CallSummary {
+        let receipt = match &self.phase {
+            Phase::Ended { receipt, .. } => receipt.clone(),
+            _ => None,
+        };
+        CallSummary {
+            call_id: self.id(),
+            tool: self.requested.tool.clone(),
+            result: self.result(),
+            review: self.review(),
+            receipt,
+        }
+    }
+}
+
+/// The claim of a call. The same in every process, so that a claim whose reply was lost can be made again.
+pub(crate) fn claim_id(run: &str, call: &str) -> String {
+    let hex = Digest::of(format!("{run}\n{call}").as_bytes()).to_hex();
+    format!("clm_{}", &hex[..32])
+}
+
+/// Whether a model's id for a call can stand in a boundary and a name as it is.
+fn is_plain(id: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_' || c == '.';
+    (1..=64).contains(&id.len()) && id.chars().all(is_plain)
+}
+
+#[cfg(test)]
+mod tests;
