@@ -301,6 +301,9 @@ pub enum StoreError {
     /// Nothing was changed.
     #[error("the store failed: {0}")]
     Failed(String),
+    /// The file or its directory cannot be used: says which, why and what to do. Nothing was changed.
+    #[error("{0}")]
+    Unusable(String),
     /// The database is of a newer version.
     #[error("{path} has schema version {found}, newer than this program's {known}; use the newer program")]
     NewerSchema {

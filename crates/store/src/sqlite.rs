@@ -80,7 +80,7 @@ impl SqliteStore {
     /// the file or its directory. The database is then as it was.
     pub fn open(options: OpenOptions) -> Result<Arc<Self>, StoreError> {
         let path = canonical(&options.path).map_err(|e| {
-            StoreError::Failed(format!("{} has no usable directory: {e}", options.path.display()))
+            StoreError::Unusable(format!("{} has no usable directory: {e}", options.path.display()))
         })?;
         let name = path.display().to_string();
         refuse_other_files(&path)?;
@@ -88,10 +88,10 @@ impl SqliteStore {
         private_file()
             .create(true)
             .open(&path)
-            .map_err(|e| StoreError::Failed(format!("cannot write {name}: {e}")))?;
+            .map_err(|e| StoreError::Unusable(format!("cannot write {name}: {e}")))?;
 
         let unusable =
-            |e: rusqlite::Error| StoreError::Failed(format!("cannot open {name} as a database: {e}"));
+            |e: rusqlite::Error| StoreError::Unusable(format!("cannot open {name} as a database: {e}"));
         let mut conn = connect(&path).map_err(unusable)?;
         migrate::check(&conn, &name)?;
         conn.pragma_update(None, "journal_mode", "wal").map_err(unusable)?;
@@ -111,7 +111,7 @@ impl SqliteStore {
         let writer = std::thread::Builder::new()
             .name("holdgate-writer".to_owned())
             .spawn(move || writer.run())
-            .map_err(|e| StoreError::Failed(format!("no thread could be started to write {name}: {e}")))?;
+            .map_err(|e| StoreError::Unusable(format!("no thread could be started to write {name}: {e}")))?;
         Ok(Arc::new(Self { shared, readers, held: Mutex::new(Some(Held { writer, owner })) }))
     }
 
@@ -240,9 +240,9 @@ fn refuse_other_files(path: &Path) -> Result<(), StoreError> {
     match fs::File::open(path).and_then(|file| file.take(HEADER.len() as u64).read_to_end(&mut start)) {
         Ok(0) => Ok(()),
         Ok(_) if start == HEADER => Ok(()),
-        Ok(_) => Err(StoreError::Failed(format!("{} is no database; name another file", path.display()))),
+        Ok(_) => Err(StoreError::Unusable(format!("{} is no database; name another file", path.display()))),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(e) => Err(StoreError::Failed(format!("cannot read {}: {e}", path.display()))),
+        Err(e) => Err(StoreError::Unusable(format!("cannot read {}: {e}", path.display()))),
     }
 }
 

@@ -39,8 +39,9 @@ pub(super) fn check(conn: &Connection, path: &str) -> Result<(), StoreError> {
 /// # Errors
 /// As [`check`]; or the step that failed, with nothing changed.
 pub(super) fn migrate(conn: &mut Connection, path: &str, now: Time) -> Result<(), StoreError> {
-    let failed =
-        |e: rusqlite::Error| StoreError::Failed(format!("{path} could not be brought to this version: {e}"));
+    let failed = |e: rusqlite::Error| {
+        StoreError::Unusable(format!("{path} could not be brought to this version: {e}"))
+    };
     let done = match inspect(conn, path)? {
         Found::Empty => 0,
         Found::Ours { version } => version as usize,
@@ -67,7 +68,7 @@ pub(super) fn migrate(conn: &mut Connection, path: &str, now: Time) -> Result<()
 
 fn inspect(conn: &Connection, path: &str) -> Result<Found, StoreError> {
     let unreadable =
-        |e: rusqlite::Error| StoreError::Failed(format!("{path} cannot be read as a database: {e}"));
+        |e: rusqlite::Error| StoreError::Unusable(format!("{path} cannot be read as a database: {e}"));
     let application: i32 =
         conn.query_row("PRAGMA application_id", [], |row| row.get(0)).map_err(unreadable)?;
     let tables: i64 =
@@ -76,7 +77,7 @@ fn inspect(conn: &Connection, path: &str) -> Result<Found, StoreError> {
         return Ok(Found::Empty);
     }
     if application != APPLICATION_ID {
-        return Err(StoreError::Failed(format!(
+        return Err(StoreError::Unusable(format!(
             "{path} is a database of another program; name another file for Holdgate's"
         )));
     }
@@ -96,7 +97,7 @@ fn inspect(conn: &Connection, path: &str) -> Result<Found, StoreError> {
             .optional()
             .map_err(unreadable)?;
         if recorded != Some(Digest::of(step.as_bytes()).to_hex()) {
-            return Err(StoreError::Failed(format!(
+            return Err(StoreError::Unusable(format!(
                 "{path} was made with another form of schema step {version}; open it with the program that made it"
             )));
         }

@@ -29,7 +29,7 @@ impl OwnerLock {
     pub(super) fn take(database: &Path) -> Result<Self, StoreError> {
         let path = sidecar_of(database);
         let mut sidecar = super::private_file().create(true).truncate(false).open(&path).map_err(|e| {
-            StoreError::Failed(format!(
+            StoreError::Unusable(format!(
                 "cannot write {}: {e}; its directory must exist and be writable",
                 path.display()
             ))
@@ -44,7 +44,7 @@ impl OwnerLock {
                 }
                 Err(TryLockError::WouldBlock) => owner = read(&mut sidecar),
                 Err(TryLockError::Error(e)) => {
-                    return Err(StoreError::Failed(format!("cannot lock {}: {e}", path.display())));
+                    return Err(StoreError::Unusable(format!("cannot lock {}: {e}", path.display())));
                 }
             }
             if look + 1 < LOOKS {
@@ -67,7 +67,7 @@ impl OwnerLock {
             file.write_all(&text)?;
             file.set_len(text.len() as u64)
         };
-        write().map_err(|e| StoreError::Failed(format!("cannot write {}: {e}", self.path.display())))
+        write().map_err(|e| StoreError::Unusable(format!("cannot write {}: {e}", self.path.display())))
     }
 }
 

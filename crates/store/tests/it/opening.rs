@@ -1,13 +1,15 @@
 //! Opening: one owner, nothing that is not Holdgate's, nothing newer; and then nothing is touched.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
+use holdgate_core::Digest;
 use holdgate_store::sqlite::{OpenOptions, SqliteStore, owner_of};
-use holdgate_store::{Owner, StoreError};
+use holdgate_store::{Credential, Owner, Store as _, StoreError};
 
-use crate::stage::{Database, clock, populate};
+use crate::stage::{Database, agent, clock, populate};
 
 fn refusal(database: &Database) -> String {
     database.try_open().err().expect("it must not open").to_string()
@@ -75,24 +77,45 @@ fn an_owner_that_has_not_said_who_it_is_still_owns() {
     database.try_open().unwrap();
 }
 
-/// The lock is the kernel's, so however an owner ends, its file is free. `flock` stands in for the owner.
-#[cfg(target_os = "linux")]
-#[test]
-fn an_owner_that_is_killed_frees_its_file() {
+/// The lock is the kernel's: however an owner ends, its file is free, and what it was told is durable is there.
+#[tokio::test]
+async fn an_owner_that_is_killed_frees_its_file() {
     let database = Database::new();
-    drop(database.try_open().unwrap());
-    let sidecar = format!("{}.owner", database.path().display());
-    let mut owner = Command::new("flock")
-        .args(["--no-fork", &sidecar, "sh", "-c", "echo held; exec sleep 60"])
-        .stdout(std::process::Stdio::piped())
+    let mut owner = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "opening::the_owner_that_is_killed", "--ignored", "--nocapture"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut said = [0; 5];
-    std::io::Read::read_exact(owner.stdout.as_mut().unwrap(), &mut said).unwrap();
-    assert!(matches!(database.try_open(), Err(StoreError::Owned { .. })));
+    writeln!(owner.stdin.as_mut().unwrap(), "{}", database.path().display()).unwrap();
+    let said = BufReader::new(owner.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(said.into_iter().any(|line| line.ends_with("it is mine")));
+    match database.try_open() {
+        Err(StoreError::Owned { owner: told, .. }) => assert_eq!(told, Owner { pid: owner.id(), url: None }),
+        _ => panic!("two processes own it"),
+    }
     owner.kill().unwrap();
     owner.wait().unwrap();
-    database.try_open().unwrap();
+    let store = database.try_open().unwrap();
+    let token = Credential::Token(Digest::of(b"agent"));
+    assert_eq!(store.credential(token).await.unwrap().unwrap().id, agent());
+}
+
+/// No test of its own: the process that [`an_owner_that_is_killed_frees_its_file`] starts and kills.
+#[tokio::test]
+#[ignore = "started by another test"]
+async fn the_owner_that_is_killed() {
+    let mut path = String::new();
+    std::io::stdin().read_line(&mut path).unwrap();
+    if path.is_empty() {
+        return;
+    }
+    let options = OpenOptions { path: path.trim_end().into(), clock: clock() };
+    let store = SqliteStore::open(options).unwrap();
+    populate(&*store).await;
+    println!("it is mine");
+    // Until it is killed, or the test that started it has ended.
+    let _ = std::io::stdin().read_line(&mut path);
 }
 
 #[cfg(unix)]
