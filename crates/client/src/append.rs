@@ -76,12 +76,12 @@ async fn opened(
 ) -> Result<Vec<holdgate_wire::Approval>, Error> {
     let mut approvals = Vec::with_capacity(sent.approvals.len());
     for request in &sent.approvals {
-        let id = asked::id_of(request, run).ok_or_else(|| {
+        let action = asked::action_of(request).ok_or_else(|| {
             remote
                 .http()
                 .unreachable("the events are in the journal, but what was opened with them cannot be named")
         })?;
-        approvals.push(remote.get(&id).await?);
+        approvals.push(remote.get(action.id(run).as_str()).await?);
     }
     Ok(approvals)
 }

@@ -1,11 +1,10 @@
-//! The durable id of a request, worked out here from what is asked: an answer about another id is no answer.
+//! The action that a request asks for, worked out here: an answer about another action is no answer.
 
 use holdgate_core::{Action, Canonical, Kind};
 use holdgate_wire::CreateApproval;
 
-/// The id of `request` from `place`, its run or its epoch. `None` when the authority is to choose the boundary, or
-/// will refuse the request.
-pub(crate) fn id_of(request: &CreateApproval, place: &str) -> Option<String> {
+/// The action of `request`. `None` when the authority is to choose the boundary, or will refuse the request.
+pub(crate) fn action_of(request: &CreateApproval) -> Option<Action> {
     let kind: Kind = request.kind.parse().ok()?;
     let source = request.source.as_ref();
     let of_a_call = || {
@@ -14,5 +13,5 @@ pub(crate) fn id_of(request: &CreateApproval, place: &str) -> Option<String> {
     };
     let boundary = request.boundary.clone().or_else(of_a_call)?;
     let content = Canonical::parse(request.content.get()).ok()?;
-    Some(Action::freeze(kind, &boundary, content).ok()?.id(place).to_string())
+    Action::freeze(kind, &boundary, content).ok()
 }

@@ -115,9 +115,8 @@ impl Authority for Remote {
         let is_repeatable = key.is_some() || (request.boundary.is_some() && request.run.is_some());
         let patience = if is_repeatable { self.patience } else { Duration::ZERO };
         let (status, approval) = repeat(patience, || self.http.send::<Approval>(&call)).await?;
-        let place = request.run.as_ref().map(|run| &run.id).or(request.epoch.as_ref());
-        if let Some(id) = place.and_then(|place| asked::id_of(&request, place)) {
-            self.is_of(&id, &approval.id)?;
+        if let Some(action) = asked::action_of(&request) {
+            self.is_of(&action.digest().to_hex(), &approval.digest)?;
         }
         Ok(Created { approval, is_new: status == StatusCode::CREATED })
     }
