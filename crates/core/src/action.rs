@@ -35,14 +35,8 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 6] = [
-        Kind::Exec,
-        Kind::Plugin,
-        Kind::Tool,
-        Kind::Dispatch,
-        Kind::Round,
-        Kind::Plan,
-    ];
+    pub const ALL: [Kind; 6] =
+        [Kind::Exec, Kind::Plugin, Kind::Tool, Kind::Dispatch, Kind::Round, Kind::Plan];
 
     /// The kind's name.
     pub const fn as_str(self) -> &'static str {
@@ -79,10 +73,7 @@ impl FromStr for Kind {
 
     fn from_str(text: &str) -> Result<Self, InvalidId> {
         let found = Kind::ALL.into_iter().find(|kind| kind.as_str() == text);
-        found.ok_or(InvalidId {
-            what: "kind",
-            why: "it is one of exec, plugin, tool, dispatch, round, plan",
-        })
+        found.ok_or(InvalidId { what: "kind", why: "it is one of exec, plugin, tool, dispatch, round, plan" })
     }
 }
 
@@ -106,15 +97,8 @@ impl FromStr for Digest {
     type Err = InvalidId;
 
     fn from_str(text: &str) -> Result<Self, InvalidId> {
-        let invalid = InvalidId {
-            what: "digest",
-            why: "it is 64 lowercase hex digits",
-        };
-        if text.len() != 64
-            || !text
-                .bytes()
-                .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
-        {
+        let invalid = InvalidId { what: "digest", why: "it is 64 lowercase hex digits" };
+        if text.len() != 64 || !text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)) {
             return Err(invalid);
         }
         let mut bytes = [0; 32];
@@ -182,12 +166,7 @@ impl Action {
             return Err(NotFrozen::TooLarge { bytes });
         }
         let digest = digest(kind.scope(), boundary, &content);
-        Ok(Self {
-            kind,
-            boundary: boundary.to_owned(),
-            content,
-            digest,
-        })
+        Ok(Self { kind, boundary: boundary.to_owned(), content, digest })
     }
 
     /// The action's kind.
@@ -233,9 +212,7 @@ fn digest(scope: &str, boundary: &str, content: &Canonical) -> Digest {
 fn id(run: &str, scope: &str, boundary: &str, digest: Digest) -> ApprovalId {
     let locator = format!("{}\n{scope}\n{boundary}\n{digest}", trimmed(run));
     let hex = Digest::of(locator.as_bytes()).to_hex();
-    format!("apr_{}", &hex[..32])
-        .parse()
-        .expect("32 hex digits follow apr_")
+    format!("apr_{}", &hex[..32]).parse().expect("32 hex digits follow apr_")
 }
 
 /// A short name for an approval where the id does not fit: base64url SHA-256 of kind, NUL, id.
@@ -246,10 +223,7 @@ pub fn reference(kind: Kind, id: &ApprovalId) -> String {
 fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let nibble = |n: u8| char::from(DIGITS[usize::from(n)]);
-    bytes
-        .iter()
-        .flat_map(|b| [nibble(b >> 4), nibble(b & 15)])
-        .collect()
+    bytes.iter().flat_map(|b| [nibble(b >> 4), nibble(b & 15)]).collect()
 }
 
 #[cfg(test)]
@@ -276,12 +250,9 @@ mod tests {
         for line in lines {
             let vector: Vector = serde_json::from_str(line).unwrap();
             let kind = Kind::of_scope(&vector.scope).unwrap();
-            let action = Action::freeze(
-                kind,
-                &vector.boundary,
-                Canonical::parse(vector.content.get()).unwrap(),
-            )
-            .unwrap();
+            let action =
+                Action::freeze(kind, &vector.boundary, Canonical::parse(vector.content.get()).unwrap())
+                    .unwrap();
             assert_eq!(action.digest().to_hex(), vector.request_hash, "{line}");
             assert_eq!(action.id(&vector.run_id).as_str(), vector.id, "{line}");
             count += 1;
@@ -302,10 +273,7 @@ mod tests {
             assert_ne!(other.id("r"), base.id("r"));
         }
         assert_ne!(base.id("r"), base.id("s"));
-        assert_eq!(
-            Action::freeze(Kind::Tool, " t:c\u{FEFF}", content(" { } ")).unwrap(),
-            base
-        );
+        assert_eq!(Action::freeze(Kind::Tool, " t:c\u{FEFF}", content(" { } ")).unwrap(), base);
     }
 
     #[test]

@@ -99,11 +99,7 @@ impl Actor {
 
 impl From<&Principal> for Actor {
     fn from(by: &Principal) -> Self {
-        Self {
-            id: by.id.clone(),
-            kind: by.kind,
-            label: by.label.clone(),
-        }
+        Self { id: by.id.clone(), kind: by.kind, label: by.label.clone() }
     }
 }
 
@@ -273,13 +269,7 @@ pub enum Status {
 
 impl Status {
     /// Every status.
-    pub const ALL: [Status; 5] = [
-        Self::Pending,
-        Self::Allowed,
-        Self::Denied,
-        Self::Expired,
-        Self::Cancelled,
-    ];
+    pub const ALL: [Status; 5] = [Self::Pending, Self::Allowed, Self::Denied, Self::Expired, Self::Cancelled];
 
     /// The status's name.
     pub const fn as_str(self) -> &'static str {
@@ -294,9 +284,7 @@ impl Status {
 
     /// The status of that name.
     pub fn from_name(name: &str) -> Option<Self> {
-        Status::ALL
-            .into_iter()
-            .find(|status| status.as_str() == name)
+        Status::ALL.into_iter().find(|status| status.as_str() == name)
     }
 }
 
@@ -335,10 +323,9 @@ impl Approval {
     pub fn end(&self) -> Option<&End> {
         match &self.phase {
             Phase::Pending => None,
-            Phase::Allowed { end, .. }
-            | Phase::Denied(end)
-            | Phase::Expired(end)
-            | Phase::Cancelled(end) => Some(end),
+            Phase::Allowed { end, .. } | Phase::Denied(end) | Phase::Expired(end) | Phase::Cancelled(end) => {
+                Some(end)
+            }
         }
     }
 
@@ -373,9 +360,7 @@ mod as_text {
         s.collect_str(value)
     }
 
-    pub fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(
-        d: D,
-    ) -> Result<T, D::Error> {
+    pub fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(d: D) -> Result<T, D::Error> {
         String::deserialize(d)?.parse().map_err(D::Error::custom)
     }
 }

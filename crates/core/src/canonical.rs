@@ -39,8 +39,7 @@ impl Canonical {
     /// Refuses what is not JSON, duplicate keys at any depth, and numbers whose ECMAScript rendering
     /// as a double has another decimal value than the one written.
     pub fn parse(text: &str) -> Result<Self, NotCanonical> {
-        let Strict(value) =
-            serde_json::from_str(text).map_err(|e| NotCanonical::Syntax(e.to_string()))?;
+        let Strict(value) = serde_json::from_str(text).map_err(|e| NotCanonical::Syntax(e.to_string()))?;
         if let Some(number) = inexact_number(text) {
             return Err(number);
         }
@@ -136,9 +135,7 @@ impl<'de> Visitor<'de> for StrictVisitor {
         let mut object = serde_json::Map::new();
         while let Some(key) = map.next_key::<String>()? {
             if object.contains_key(&key) {
-                return Err(de::Error::custom(format_args!(
-                    "the key {key:?} is given twice"
-                )));
+                return Err(de::Error::custom(format_args!("the key {key:?} is given twice")));
             }
             let Strict(value) = map.next_value()?;
             object.insert(key, value);
@@ -202,9 +199,7 @@ fn inexact(written: &str) -> Option<String> {
 
 /// A decimal number's value: sign, significant digits, and the power of ten of the last one. Zero is all empty.
 fn decimal(text: &str) -> (bool, String, i64) {
-    let (negative, rest) = text
-        .strip_prefix('-')
-        .map_or((false, text), |rest| (true, rest));
+    let (negative, rest) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
     let (mantissa, exponent) = rest.split_once(['e', 'E']).unwrap_or((rest, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let digits = format!("{whole}{fraction}");
@@ -214,14 +209,8 @@ fn decimal(text: &str) -> (bool, String, i64) {
     }
     let trailing = digits.len() - digits.trim_end_matches('0').len();
     // An exponent past i64 belongs to a number that is zero or infinite as a double, refused already or unequal.
-    let exponent: i64 = exponent
-        .strip_prefix('+')
-        .unwrap_or(exponent)
-        .parse()
-        .unwrap_or(i64::MIN / 2);
-    let power = exponent
-        .saturating_sub(fraction.len() as i64)
-        .saturating_add(trailing as i64);
+    let exponent: i64 = exponent.strip_prefix('+').unwrap_or(exponent).parse().unwrap_or(i64::MIN / 2);
+    let power = exponent.saturating_sub(fraction.len() as i64).saturating_add(trailing as i64);
     (negative, significant.to_owned(), power)
 }
 
@@ -231,10 +220,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn canon(text: &str) -> String {
-        Canonical::parse(text)
-            .unwrap_or_else(|e| panic!("{text}: {e}"))
-            .as_str()
-            .to_owned()
+        Canonical::parse(text).unwrap_or_else(|e| panic!("{text}: {e}")).as_str().to_owned()
     }
 
     #[test]
@@ -288,32 +274,14 @@ mod tests {
 
     #[test]
     fn a_key_given_twice_is_refused_at_any_depth() {
-        for text in [
-            r#"{"a":1,"a":1}"#,
-            r#"[{"x":{"a":1,"b":2,"a":3}}]"#,
-            r#"{"a":1,"\u0061":2}"#,
-        ] {
-            assert!(
-                Canonical::parse(text)
-                    .expect_err(text)
-                    .to_string()
-                    .contains("twice")
-            );
+        for text in [r#"{"a":1,"a":1}"#, r#"[{"x":{"a":1,"b":2,"a":3}}]"#, r#"{"a":1,"\u0061":2}"#] {
+            assert!(Canonical::parse(text).expect_err(text).to_string().contains("twice"));
         }
     }
 
     #[test]
     fn what_is_not_json_is_refused_with_its_place() {
-        for text in [
-            "",
-            "{",
-            "[1,]",
-            "NaN",
-            "\"\\ud800\"",
-            "01",
-            "1 2",
-            &"[".repeat(500),
-        ] {
+        for text in ["", "{", "[1,]", "NaN", "\"\\ud800\"", "01", "1 2", &"[".repeat(500)] {
             let error = Canonical::parse(text).expect_err(text).to_string();
             assert!(error.contains("line 1"), "{error}");
         }

@@ -84,11 +84,7 @@ id!(
 
 fn approval(text: &str) -> Result<(), &'static str> {
     let hex = text.strip_prefix("apr_").ok_or("it starts with apr_")?;
-    if hex.len() == 32
-        && hex
-            .bytes()
-            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
-    {
+    if hex.len() == 32 && hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)) {
         Ok(())
     } else {
         Err("apr_ is followed by 32 lowercase hex digits")

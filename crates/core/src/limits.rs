@@ -45,14 +45,9 @@ const MINUTE_MS: i64 = 60_000;
 const DAY_MS: i64 = 24 * 60 * MINUTE_MS;
 
 const _: () = {
-    assert!(
-        BODY_BYTES > CONTENT_BYTES * 2,
-        "a body holds content with room for escapes"
-    );
+    assert!(BODY_BYTES > CONTENT_BYTES * 2, "a body holds content with room for escapes");
     assert!(COMMAND_DISPLAY_LIMIT <= DISPLAY_LIMIT && DISPLAY_LIMIT < CONTENT_BYTES);
-    assert!(
-        RUNTIME_TIMEOUT_MS <= CHECKPOINT_TIMEOUT_MS && CHECKPOINT_TIMEOUT_MS <= *TIMEOUT_MS.end()
-    );
+    assert!(RUNTIME_TIMEOUT_MS <= CHECKPOINT_TIMEOUT_MS && CHECKPOINT_TIMEOUT_MS <= *TIMEOUT_MS.end());
     assert!(RUN_LEASE_MS < RUNTIME_LEASE_MS && RUNTIME_LEASE_MS < WAIT_MS);
     assert!(PAGE_ITEMS_DEFAULT <= PAGE_ITEMS);
 };

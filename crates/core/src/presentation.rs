@@ -83,10 +83,7 @@ pub enum NotPresentable {
 /// What a reviewer is shown of an action of this kind with this content.
 pub fn present(kind: Kind, content: &Value) -> Result<Presentation, NotPresentable> {
     let Value::Object(object) = content else {
-        return Err(NotPresentable::Malformed {
-            at: "content".to_owned(),
-            expected: "an object",
-        });
+        return Err(NotPresentable::Malformed { at: "content".to_owned(), expected: "an object" });
     };
     let described = match kind {
         Kind::Exec => command::exec(object)?,

@@ -25,9 +25,7 @@ impl PrincipalKind {
 
     /// The kind of that name.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Administrator, Self::Agent, Self::Authority]
-            .into_iter()
-            .find(|kind| kind.as_str() == name)
+        [Self::Administrator, Self::Agent, Self::Authority].into_iter().find(|kind| kind.as_str() == name)
     }
 }
 
@@ -46,11 +44,7 @@ impl Principal {
     /// The authority acting by itself: expiry, lapsed leases, lost claims.
     pub fn authority() -> Self {
         let id = "authority".parse().expect("a fixed name is a valid id");
-        Self {
-            id,
-            kind: PrincipalKind::Authority,
-            label: "Holdgate".to_owned(),
-        }
+        Self { id, kind: PrincipalKind::Authority, label: "Holdgate".to_owned() }
     }
 
     /// Whether this identity may answer requests of others.

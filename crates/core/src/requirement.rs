@@ -29,9 +29,7 @@ impl Decision {
 
     /// The decision of that name.
     pub fn from_name(name: &str) -> Option<Self> {
-        Decision::ALL
-            .into_iter()
-            .find(|decision| decision.as_str() == name)
+        Decision::ALL.into_iter().find(|decision| decision.as_str() == name)
     }
 }
 
@@ -52,9 +50,7 @@ pub enum Unsupported {
     #[error("requirement.approvals is {0}; one person decides, so only 1 can be asked for")]
     Approvals(u32),
     /// The requester would be its own reviewer.
-    #[error(
-        "requirement.requesterMayDecide cannot be true: a requester never decides its own request"
-    )]
+    #[error("requirement.requesterMayDecide cannot be true: a requester never decides its own request")]
     RequesterMayDecide,
     /// A list of named reviewers was asked for.
     #[error("requirement.reviewers cannot be named: every reviewer of this gateway may decide")]
@@ -71,10 +67,7 @@ pub enum Unsupported {
 
 impl Default for Requirement {
     fn default() -> Self {
-        Self {
-            reason_required: false,
-            allowed_decisions: vec![Decision::AllowOnce, Decision::Deny],
-        }
+        Self { reason_required: false, allowed_decisions: vec![Decision::AllowOnce, Decision::Deny] }
     }
 }
 

@@ -29,13 +29,8 @@ pub enum RunState {
 
 impl RunState {
     /// Every state.
-    pub const ALL: [RunState; 5] = [
-        Self::Running,
-        Self::Suspended,
-        Self::Unknown,
-        Self::Finished,
-        Self::Failed,
-    ];
+    pub const ALL: [RunState; 5] =
+        [Self::Running, Self::Suspended, Self::Unknown, Self::Finished, Self::Failed];
 
     /// The state's name.
     pub const fn as_str(self) -> &'static str {
@@ -50,9 +45,7 @@ impl RunState {
 
     /// The state of that name.
     pub fn from_name(name: &str) -> Option<Self> {
-        RunState::ALL
-            .into_iter()
-            .find(|state| state.as_str() == name)
+        RunState::ALL.into_iter().find(|state| state.as_str() == name)
     }
 
     /// Whether the journal is closed.
@@ -154,9 +147,7 @@ impl Run {
         match command {
             RunCommand::Lease => {
                 if let Some(until) = self.held_until.filter(|_| self.is_held(now)) {
-                    return Err(Refusal::RunHeld {
-                        lapses_in_ms: until.ms_after(now),
-                    });
+                    return Err(Refusal::RunHeld { lapses_in_ms: until.ms_after(now) });
                 }
                 next.fence = Fence(self.fence.0 + 1);
                 next.held_until = Some(now.plus_ms(RUN_LEASE_MS));
@@ -169,12 +160,7 @@ impl Run {
                 self.check_fence(fence)?;
                 next.held_until = None;
             }
-            RunCommand::Append {
-                fence,
-                after,
-                count,
-                state,
-            } => {
+            RunCommand::Append { fence, after, count, state } => {
                 self.check_fence(fence)?;
                 if self.state.is_final() {
                     return Err(Refusal::RunEnded);
@@ -195,11 +181,7 @@ impl Run {
     /// # Errors
     /// [`Refusal::FenceLapsed`] if another process has taken the run over, or nobody ever held it.
     pub fn check_fence(&self, fence: Fence) -> Result<(), Refusal> {
-        if fence == self.fence && fence.0 > 0 {
-            Ok(())
-        } else {
-            Err(Refusal::FenceLapsed)
-        }
+        if fence == self.fence && fence.0 > 0 { Ok(()) } else { Err(Refusal::FenceLapsed) }
     }
 }
 
@@ -231,7 +213,11 @@ mod tests {
         assert_eq!(held, Err(Refusal::RunHeld { lapses_in_ms: 1 }));
         let second = first.apply(RunCommand::Lease, &owner(), at(RUN_LEASE_MS)).unwrap();
         assert_eq!((first.fence, second.fence), (Fence(1), Fence(2)));
-        for stale in [RunCommand::Renew { fence: Fence(1) }, RunCommand::Release { fence: Fence(1) }, append(1, 0, RunState::Running)] {
+        for stale in [
+            RunCommand::Renew { fence: Fence(1) },
+            RunCommand::Release { fence: Fence(1) },
+            append(1, 0, RunState::Running),
+        ] {
             assert_eq!(second.apply(stale, &owner(), at(RUN_LEASE_MS)), Err(Refusal::FenceLapsed));
         }
     }

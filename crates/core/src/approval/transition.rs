@@ -1,8 +1,8 @@
 //! Commands and what they change: the state machine of an approval.
 
 use super::{
-    Action, Actor, Approval, Binding, Claim, ClaimId, Decision, Digest, Draft, End, Event, Fence,
-    Outcome, Phase, Principal, Receipt, Refusal, TerminalReason, Time, Vote,
+    Action, Actor, Approval, Binding, Claim, ClaimId, Decision, Digest, Draft, End, Event, Fence, Outcome,
+    Phase, Principal, Receipt, Refusal, TerminalReason, Time, Vote,
 };
 
 /// What somebody wants done to an approval.
@@ -104,10 +104,7 @@ impl Approval {
             votes: Vec::new(),
             phase: Phase::Pending,
         };
-        Change {
-            approval,
-            events: vec![Event::Opened],
-        }
+        Change { approval, events: vec![Event::Opened] }
     }
 
     /// What time and the state of the binding have already decided, whether or not anybody wrote it down.
@@ -117,26 +114,16 @@ impl Approval {
         let due = match &self.phase {
             Phase::Pending if self.expires_at.reached_at(now) => Command::Expire,
             Phase::Pending => match bound {
-                Bound::GatewayGone => Command::Cancel {
-                    reason: TerminalReason::GatewayRestart,
-                },
-                Bound::CallerGone => Command::Cancel {
-                    reason: TerminalReason::CallerLost,
-                },
+                Bound::GatewayGone => Command::Cancel { reason: TerminalReason::GatewayRestart },
+                Bound::CallerGone => Command::Cancel { reason: TerminalReason::CallerLost },
                 Bound::Live | Bound::Run { .. } => return None,
             },
-            Phase::Allowed {
-                claim: Some(claim @ Claim { receipt: None, .. }),
-                ..
-            } if !claim.is_held(bound) => {
-                let detail = Some(
-                    "the process that claimed it ended without saying what came of it".to_owned(),
-                );
-                Command::Settle {
-                    claim_id: claim.id.clone(),
-                    outcome: Outcome::Unknown,
-                    detail,
-                }
+            Phase::Allowed { claim: Some(claim @ Claim { receipt: None, .. }), .. }
+                if !claim.is_held(bound) =>
+            {
+                let detail =
+                    Some("the process that claimed it ended without saying what came of it".to_owned());
+                Command::Settle { claim_id: claim.id.clone(), outcome: Outcome::Unknown, detail }
             }
             Phase::Allowed { .. } | Phase::Denied(_) | Phase::Expired(_) | Phase::Cancelled(_) => {
                 return None;
@@ -164,23 +151,11 @@ impl Approval {
             return Err(Refusal::NotFound);
         }
         match command {
-            Command::Vote {
-                decision,
-                digest,
-                reason,
-            } => self.vote(decision, digest, reason, by, bound, now),
+            Command::Vote { decision, digest, reason } => self.vote(decision, digest, reason, by, bound, now),
             Command::Expire => self.expire(by, now),
             Command::Cancel { reason } => self.cancel(reason, by, now),
-            Command::Claim {
-                claim_id,
-                digest,
-                fence,
-            } => self.spend(claim_id, digest, fence, by, bound, now),
-            Command::Settle {
-                claim_id,
-                outcome,
-                detail,
-            } => self.settle(&claim_id, outcome, detail, by, now),
+            Command::Claim { claim_id, digest, fence } => self.spend(claim_id, digest, fence, by, bound, now),
+            Command::Settle { claim_id, outcome, detail } => self.settle(&claim_id, outcome, detail, by, now),
         }
     }
 
@@ -211,31 +186,18 @@ impl Approval {
                 Err(Refusal::ReasonRequired)
             }
             Phase::Pending => {
-                let end = End {
-                    at: now,
-                    by: Actor::from(by),
-                    reason: TerminalReason::User,
-                };
+                let end = End { at: now, by: Actor::from(by), reason: TerminalReason::User };
                 let mut next = self.clone();
-                next.votes.push(Vote {
-                    decision,
-                    voter: Actor::from(by),
-                    at: now,
-                    reason,
-                });
+                next.votes.push(Vote { decision, voter: Actor::from(by), at: now, reason });
                 next.phase = match decision {
-                    Decision::AllowOnce | Decision::AllowAlways => Phase::Allowed {
-                        decision,
-                        end,
-                        claim: None,
-                    },
+                    Decision::AllowOnce | Decision::AllowAlways => {
+                        Phase::Allowed { decision, end, claim: None }
+                    }
                     Decision::Deny => Phase::Denied(end),
                 };
                 Ok(next.ended(vec![Event::Voted { decision }]))
             }
-            Phase::Allowed {
-                decision: stands, ..
-            } if *stands == decision => Ok(self.unchanged()),
+            Phase::Allowed { decision: stands, .. } if *stands == decision => Ok(self.unchanged()),
             Phase::Denied(_) if decision == Decision::Deny => Ok(self.unchanged()),
             Phase::Allowed { .. } | Phase::Denied(_) => Err(Refusal::AlreadyDecided),
             Phase::Expired(_) => Err(Refusal::Expired),
@@ -249,11 +211,8 @@ impl Approval {
             Phase::Pending if !self.expires_at.reached_at(now) => Err(Refusal::NotAllowed),
             Phase::Pending => {
                 let mut next = self.clone();
-                next.phase = Phase::Expired(End {
-                    at: now,
-                    by: Actor::from(by),
-                    reason: TerminalReason::Timeout,
-                });
+                next.phase =
+                    Phase::Expired(End { at: now, by: Actor::from(by), reason: TerminalReason::Timeout });
                 Ok(next.ended(Vec::new()))
             }
             Phase::Expired(_) => Ok(self.unchanged()),
@@ -268,16 +227,10 @@ impl Approval {
             return Err(Refusal::NotTheRequester);
         }
         match self.phase {
-            Phase::Pending if !of_authority && self.expires_at.reached_at(now) => {
-                Err(Refusal::Expired)
-            }
+            Phase::Pending if !of_authority && self.expires_at.reached_at(now) => Err(Refusal::Expired),
             Phase::Pending => {
                 let mut next = self.clone();
-                next.phase = Phase::Cancelled(End {
-                    at: now,
-                    by: Actor::from(by),
-                    reason,
-                });
+                next.phase = Phase::Cancelled(End { at: now, by: Actor::from(by), reason });
                 Ok(next.ended(Vec::new()))
             }
             Phase::Cancelled(_) => Ok(self.unchanged()),
@@ -301,53 +254,26 @@ impl Approval {
         if digest != self.digest {
             return Err(Refusal::StaleDigest);
         }
-        let Phase::Allowed {
-            decision,
-            end,
-            claim,
-        } = &self.phase
-        else {
+        let Phase::Allowed { decision, end, claim } = &self.phase else {
             return Err(Refusal::NotAllowed);
         };
         match bound {
             Bound::Live => {}
             // The same claim asked again stays answered: its reply was lost, or its holder is slow.
-            Bound::GatewayGone | Bound::CallerGone
-                if claim.as_ref().is_some_and(|c| c.id == claim_id) => {}
+            Bound::GatewayGone | Bound::CallerGone if claim.as_ref().is_some_and(|c| c.id == claim_id) => {}
             Bound::GatewayGone | Bound::CallerGone => return Err(Refusal::EpochLapsed),
             Bound::Run { fence: current, .. } if fence == Some(current) => {}
             Bound::Run { .. } => return Err(Refusal::FenceLapsed),
         }
         let (claim, event) = match claim {
-            None => (
-                Claim {
-                    id: claim_id,
-                    at: now,
-                    fence,
-                    receipt: None,
-                },
-                Event::Claimed,
-            ),
+            None => (Claim { id: claim_id, at: now, fence, receipt: None }, Event::Claimed),
             Some(claim) if claim.id != claim_id => return Err(Refusal::AlreadyClaimed),
             Some(claim) if claim.fence == fence => return Ok(self.unchanged()),
-            Some(claim) => (
-                Claim {
-                    fence,
-                    ..claim.clone()
-                },
-                Event::ClaimTaken,
-            ),
+            Some(claim) => (Claim { fence, ..claim.clone() }, Event::ClaimTaken),
         };
         let mut next = self.clone();
-        next.phase = Phase::Allowed {
-            decision: *decision,
-            end: end.clone(),
-            claim: Some(claim),
-        };
-        Ok(Change {
-            approval: next,
-            events: vec![event],
-        })
+        next.phase = Phase::Allowed { decision: *decision, end: end.clone(), claim: Some(claim) };
+        Ok(Change { approval: next, events: vec![event] })
     }
 
     fn settle(
@@ -361,12 +287,7 @@ impl Approval {
         if by.id != self.requester.id && !Actor::from(by).is_authority() {
             return Err(Refusal::NotTheRequester);
         }
-        let Phase::Allowed {
-            decision,
-            end,
-            claim: Some(claim),
-        } = &self.phase
-        else {
+        let Phase::Allowed { decision, end, claim: Some(claim) } = &self.phase else {
             return Err(Refusal::NotClaimed);
         };
         if claim.id != *claim_id {
@@ -380,43 +301,20 @@ impl Approval {
             }
             Some(_) | None => {}
         }
-        let claim = Claim {
-            receipt: Some(Receipt {
-                outcome,
-                at: now,
-                detail,
-            }),
-            ..claim.clone()
-        };
+        let claim = Claim { receipt: Some(Receipt { outcome, at: now, detail }), ..claim.clone() };
         let mut next = self.clone();
-        next.phase = Phase::Allowed {
-            decision: *decision,
-            end: end.clone(),
-            claim: Some(claim),
-        };
-        Ok(Change {
-            approval: next,
-            events: vec![Event::Settled { outcome }],
-        })
+        next.phase = Phase::Allowed { decision: *decision, end: end.clone(), claim: Some(claim) };
+        Ok(Change { approval: next, events: vec![Event::Settled { outcome }] })
     }
 
     fn unchanged(&self) -> Change {
-        Change {
-            approval: self.clone(),
-            events: Vec::new(),
-        }
+        Change { approval: self.clone(), events: Vec::new() }
     }
 
     fn ended(self, mut events: Vec<Event>) -> Change {
         let reason = self.end().map(|end| end.reason);
-        events.extend(reason.map(|reason| Event::Resolved {
-            status: self.status(),
-            reason,
-        }));
-        Change {
-            approval: self,
-            events,
-        }
+        events.extend(reason.map(|reason| Event::Resolved { status: self.status(), reason }));
+        Change { approval: self, events }
     }
 }
 

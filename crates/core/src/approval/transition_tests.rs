@@ -73,7 +73,8 @@ fn phases() -> Vec<(&'static str, Approval)> {
     let pending = runtime_bound();
     let allowed = next(&pending, vote(&pending, Decision::AllowOnce), &person("p"));
     let claimed = next(&allowed, claim(&allowed, "c", None), &agent());
-    let expired = apply(&pending, Command::Expire, &Principal::authority(), OPENED + TIMEOUT).unwrap().approval;
+    let expired =
+        apply(&pending, Command::Expire, &Principal::authority(), OPENED + TIMEOUT).unwrap().approval;
     vec![
         ("pending", pending.clone()),
         ("allowed", allowed),
@@ -152,8 +153,12 @@ fn an_agent_never_decides_whatever_the_phase() {
 #[test]
 fn a_person_never_decides_their_own_request() {
     let requester = person("p");
-    let approval = Approval::open(draft(Binding::Runtime("e".parse().unwrap())), &requester, at(OPENED)).approval;
-    assert_eq!(apply(&approval, vote(&approval, Decision::AllowOnce), &requester, OPENED), Err(Refusal::NotAReviewer));
+    let approval =
+        Approval::open(draft(Binding::Runtime("e".parse().unwrap())), &requester, at(OPENED)).approval;
+    assert_eq!(
+        apply(&approval, vote(&approval, Decision::AllowOnce), &requester, OPENED),
+        Err(Refusal::NotAReviewer)
+    );
     assert!(apply(&approval, vote(&approval, Decision::AllowOnce), &person("q"), OPENED).is_ok());
 }
 
@@ -169,7 +174,10 @@ fn the_authority_decides_nothing_that_a_person_decides() {
 fn only_the_requester_claims_and_settles() {
     let pending = runtime_bound();
     let allowed = next(&pending, vote(&pending, Decision::AllowOnce), &person("p"));
-    assert_eq!(apply(&allowed, claim(&allowed, "c", None), &person("p"), OPENED), Err(Refusal::NotTheRequester));
+    assert_eq!(
+        apply(&allowed, claim(&allowed, "c", None), &person("p"), OPENED),
+        Err(Refusal::NotTheRequester)
+    );
     let claimed = next(&allowed, claim(&allowed, "c", None), &agent());
     let foreign = apply(&claimed, settle("c", Outcome::Succeeded), &person("p"), OPENED);
     assert_eq!(foreign, Err(Refusal::NotTheRequester));
@@ -205,8 +213,11 @@ fn only_an_offered_answer_counts_and_with_a_reason_where_one_is_asked() {
     pending.requirement.reason_required = true;
     let bare = apply(&pending, vote(&pending, Decision::Deny), &person("p"), OPENED);
     assert_eq!(bare, Err(Refusal::ReasonRequired));
-    let command =
-        Command::Vote { decision: Decision::Deny, digest: pending.digest, reason: Some("not on a Friday".to_owned()) };
+    let command = Command::Vote {
+        decision: Decision::Deny,
+        digest: pending.digest,
+        reason: Some("not on a Friday".to_owned()),
+    };
     let denied = next(&pending, command, &person("p"));
     assert_eq!(denied.votes[0].reason.as_deref(), Some("not on a Friday"));
 }
@@ -214,9 +225,10 @@ fn only_an_offered_answer_counts_and_with_a_reason_where_one_is_asked() {
 #[test]
 fn a_request_ends_with_the_process_that_asked() {
     let pending = runtime_bound();
-    for (bound, reason) in
-        [(Bound::GatewayGone, TerminalReason::GatewayRestart), (Bound::CallerGone, TerminalReason::CallerLost)]
-    {
+    for (bound, reason) in [
+        (Bound::GatewayGone, TerminalReason::GatewayRestart),
+        (Bound::CallerGone, TerminalReason::CallerLost),
+    ] {
         let change = pending.reconcile(bound, at(OPENED)).unwrap();
         assert_eq!(change.approval.status(), Status::Cancelled);
         assert_eq!(change.approval.end().unwrap().reason, reason);
@@ -272,7 +284,8 @@ fn a_claim_whose_holder_is_gone_is_unknown_until_its_holder_says_more() {
 fn the_next_holder_of_a_run_takes_over_a_claim_that_nobody_acted_on() {
     let pending = run_bound();
     let allowed = next(&pending, vote(&pending, Decision::AllowOnce), &person("p"));
-    let (first, second) = (Bound::Run { fence: Fence(1), held: true }, Bound::Run { fence: Fence(2), held: true });
+    let (first, second) =
+        (Bound::Run { fence: Fence(1), held: true }, Bound::Run { fence: Fence(2), held: true });
     let claimed = allowed.apply(claim(&allowed, "c", Some(1)), &agent(), first, at(OPENED)).unwrap().approval;
     let taken = claimed.apply(claim(&claimed, "c", Some(2)), &agent(), second, at(OPENED)).unwrap();
     assert_eq!(taken.events, [Event::ClaimTaken]);

@@ -5,9 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::describe::{
-    Described, HEADLINE_NAME, by_path, counted, name_in_code, non_empty, plural,
-};
+use super::describe::{Described, HEADLINE_NAME, by_path, counted, name_in_code, non_empty, plural};
 use super::facts::{Facts, Path, Step};
 use super::visible::{Overflow, Quote, within, write_within};
 use super::{COMMAND_DISPLAY_LIMIT, NotPresentable};
@@ -30,30 +28,18 @@ pub(super) fn exec(content: &Map<String, Value>) -> Result<Described, NotPresent
         directory(&mut facts, cwd)?;
     }
     if let Some(environment) = content.get("environment") {
-        known(
-            &mut facts,
-            "Environment",
-            "environment",
-            environment,
-            ENVIRONMENT,
-        )?;
+        known(&mut facts, "Environment", "environment", environment, ENVIRONMENT)?;
     }
     if let Some(list) = content.get("operands") {
         operands(&mut facts, list)?;
     }
-    let is_told = |key: &str| {
-        key == frozen || matches!(key, "executable" | "cwd" | "environment" | "operands")
-    };
+    let is_told =
+        |key: &str| key == frozen || matches!(key, "executable" | "cwd" | "environment" | "operands");
     for (key, value) in content.iter().filter(|(key, _)| !is_told(key)) {
         by_path(&mut facts, key, value)?;
     }
     let headline = format!("Run {}{}", command.target, place(content.get("cwd")));
-    Ok(Described {
-        headline,
-        command_text: Some(command.shown),
-        tool_name: None,
-        facts,
-    })
+    Ok(Described { headline, command_text: Some(command.shown), tool_name: None, facts })
 }
 
 /// The command as shown, and what the headline calls it.
@@ -100,56 +86,39 @@ enum Told {
     Sha256,
     /// A whole number with a noun after it.
     Counted(&'static str),
-    /// A whole number with words before it.
+    /// A whole number with words before it; in quotes if it was written as a string.
     Numbered(&'static str),
     /// `true` told in words.
     Remark(&'static str),
 }
 
-const FILE: &[(&str, Told)] = &[
-    ("path", Told::Quoted),
-    ("sha256", Told::Sha256),
-    ("bytes", Told::Counted("byte")),
-];
-const DIRECTORY: &[(&str, Told)] = &[
-    ("path", Told::Quoted),
-    ("device", Told::Numbered("device ")),
-    ("inode", Told::Numbered("inode ")),
-];
-const ENVIRONMENT: &[(&str, Told)] = &[
-    ("count", Told::Counted("variable")),
-    ("sha256", Told::Sha256),
-];
+const FILE: &[(&str, Told)] =
+    &[("path", Told::Quoted), ("sha256", Told::Sha256), ("bytes", Told::Counted("byte"))];
+const DIRECTORY: &[(&str, Told)] =
+    &[("path", Told::Quoted), ("device", Told::Numbered("device ")), ("inode", Told::Numbered("inode "))];
+const ENVIRONMENT: &[(&str, Told)] = &[("count", Told::Counted("variable")), ("sha256", Told::Sha256)];
 const OPERAND: &[(&str, Told)] = &[
     ("path", Told::Quoted),
     ("argument", Told::Numbered("argument ")),
     ("sha256", Told::Sha256),
     ("bytes", Told::Counted("byte")),
-    (
-        "modifiedMs",
-        Told::Numbered("modified at Unix millisecond "),
-    ),
-    (
-        "unhashed",
-        Told::Remark("content not hashed: only size and time are checked"),
-    ),
-    (
-        "pinned",
-        Told::Remark("runs from a sealed copy of the approved bytes"),
-    ),
+    ("modifiedMs", Told::Numbered("modified at Unix millisecond ")),
+    ("unhashed", Told::Remark("content not hashed: only size and time are checked")),
+    ("pinned", Told::Remark("runs from a sealed copy of the approved bytes")),
 ];
 
 impl Told {
     fn tell(self, facts: &Facts, value: &Value) -> Result<Option<String>, NotPresentable> {
         Ok(match (self, value) {
             (Self::Quoted, Value::String(text)) => Some(facts.quoted(text)?),
-            (Self::Sha256, Value::String(digest)) if is_sha256(digest) => {
-                Some(format!("sha256 {digest}"))
-            }
+            (Self::Sha256, Value::String(digest)) if is_sha256(digest) => Some(format!("sha256 {digest}")),
             (Self::Counted(noun), Value::Number(n)) if n.is_u64() => {
                 Some(format!("{n} {}", plural(noun, n.as_u64())))
             }
             (Self::Numbered(words), Value::Number(n)) if n.is_u64() => Some(format!("{words}{n}")),
+            (Self::Numbered(words), Value::String(n)) if is_whole_number(n) => {
+                Some(format!("{words}\"{n}\""))
+            }
             (Self::Remark(words), Value::Bool(true)) => Some(words.to_owned()),
             _ => None,
         })
@@ -194,13 +163,8 @@ fn known_at(
         return facts.leaves(path, value);
     }
     facts.push(label.to_owned(), told.join(", "))?;
-    for (key, value) in object
-        .iter()
-        .filter(|(key, _)| !told_keys.contains(&key.as_str()))
-    {
-        facts.inside(path, Step::Key(key), |facts, path| {
-            facts.leaves(path, value)
-        })?;
+    for (key, value) in object.iter().filter(|(key, _)| !told_keys.contains(&key.as_str())) {
+        facts.inside(path, Step::Key(key), |facts, path| facts.leaves(path, value))?;
     }
     Ok(())
 }
@@ -220,27 +184,20 @@ fn operands(facts: &mut Facts, value: &Value) -> Result<(), NotPresentable> {
     let Some(items) = value.as_array().filter(|items| !items.is_empty()) else {
         return by_path(facts, "operands", value);
     };
-    facts.inside(
-        &mut Path::default(),
-        Step::Key("operands"),
-        |facts, path| {
-            for (index, item) in items.iter().enumerate() {
-                facts.inside(path, Step::Index(index), |facts, path| {
-                    known_at(facts, "Operand", path, item, OPERAND)
-                })?;
-            }
-            Ok(())
-        },
-    )
+    facts.inside(&mut Path::default(), Step::Key("operands"), |facts, path| {
+        for (index, item) in items.iter().enumerate() {
+            facts.inside(path, Step::Index(index), |facts, path| {
+                known_at(facts, "Operand", path, item, OPERAND)
+            })?;
+        }
+        Ok(())
+    })
 }
 
 fn arguments(argv: Option<&Value>) -> Result<Vec<&str>, NotPresentable> {
     let malformed = |at: String, expected| NotPresentable::Malformed { at, expected };
-    let items = argv
-        .and_then(Value::as_array)
-        .filter(|items| !items.is_empty());
-    let items =
-        items.ok_or_else(|| malformed("argv".to_owned(), "a non-empty array of strings"))?;
+    let items = argv.and_then(Value::as_array).filter(|items| !items.is_empty());
+    let items = items.ok_or_else(|| malformed("argv".to_owned(), "a non-empty array of strings"))?;
     let strings = items.iter().enumerate().map(|(index, item)| match item {
         Value::String(text) if index > 0 || !text.is_empty() => Ok(text.as_str()),
         _ if index == 0 => Err(malformed("argv[0]".to_owned(), "a non-empty string")),
@@ -259,11 +216,8 @@ fn command_line(argv: &[&str]) -> Result<String, NotPresentable> {
             used += 1;
         }
         let room = COMMAND_DISPLAY_LIMIT - used.min(COMMAND_DISPLAY_LIMIT);
-        used += write_within(&mut line, argument, shell_quote(argument), room).map_err(|over| {
-            too_long(Overflow {
-                chars: used + over.chars,
-            })
-        })?;
+        used += write_within(&mut line, argument, shell_quote(argument), room)
+            .map_err(|over| too_long(Overflow { chars: used + over.chars }))?;
     }
     Ok(line)
 }
@@ -271,18 +225,11 @@ fn command_line(argv: &[&str]) -> Result<String, NotPresentable> {
 /// Quotes what a shell, or an eye, might not take for one word.
 fn shell_quote(argument: &str) -> Quote {
     let is_word = |b: u8| b.is_ascii_alphanumeric() || b"_./:=@%+,-".contains(&b);
-    if !argument.is_empty() && argument.bytes().all(is_word) {
-        Quote::None
-    } else {
-        Quote::Single
-    }
+    if !argument.is_empty() && argument.bytes().all(is_word) { Quote::None } else { Quote::Single }
 }
 
 fn too_long(over: Overflow) -> NotPresentable {
-    NotPresentable::TooLong {
-        shown: over.chars,
-        limit: COMMAND_DISPLAY_LIMIT,
-    }
+    NotPresentable::TooLong { shown: over.chars, limit: COMMAND_DISPLAY_LIMIT }
 }
 
 /// The command between backticks, if the headline can hold it.
@@ -308,8 +255,9 @@ fn place(cwd: Option<&Value>) -> String {
 }
 
 fn is_sha256(digest: &str) -> bool {
-    digest.len() == 64
-        && digest
-            .bytes()
-            .all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    digest.len() == 64 && digest.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+fn is_whole_number(text: &str) -> bool {
+    (1..=20).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit())
 }

@@ -39,10 +39,7 @@ pub(super) fn tool(content: &Object) -> Result<Described, NotPresentable> {
     match (content.get("rawInput"), input) {
         (None, _) => {}
         (raw, input) if raw == input => {
-            facts.push(
-                "As sent by the model".to_owned(),
-                "the same as the input".to_owned(),
-            )?;
+            facts.push("As sent by the model".to_owned(), "the same as the input".to_owned())?;
         }
         (Some(raw), input) => {
             let mut path = Path::with_note(" (as sent by the model)");
@@ -57,46 +54,30 @@ pub(super) fn tool(content: &Object) -> Result<Described, NotPresentable> {
         }
     }
     let target = name_in_code(name).unwrap_or_else(|| "with a long name, below,".to_owned());
-    let consequential = if content.get("consequential") == Some(&Value::Bool(true)) {
-        " (consequential)"
-    } else {
-        ""
-    };
+    let consequential =
+        if content.get("consequential") == Some(&Value::Bool(true)) { " (consequential)" } else { "" };
     let headline = format!("Call tool {target}{}{consequential}", inputs(input));
     // The fact above has bounded its length.
-    Ok(Described {
-        headline,
-        command_text: None,
-        tool_name: Some(super::visible(name)),
-        facts,
-    })
+    Ok(Described { headline, command_text: None, tool_name: Some(super::visible(name)), facts })
 }
 
 /// A plan, before any of it runs.
 pub(super) fn plan(content: &Object) -> Result<Described, NotPresentable> {
-    let size =
-        task_count(content, "tasks").map_or_else(String::new, |tasks| format!(" of {tasks}"));
+    let size = task_count(content, "tasks").map_or_else(String::new, |tasks| format!(" of {tasks}"));
     by_paths(content, format!("Execute a plan{size}"))
 }
 
 /// The step to the next round of tasks.
 pub(super) fn round(content: &Object) -> Result<Described, NotPresentable> {
-    let size =
-        task_count(content, "nextTasks").map_or_else(String::new, |tasks| format!(" of {tasks}"));
+    let size = task_count(content, "nextTasks").map_or_else(String::new, |tasks| format!(" of {tasks}"));
     by_paths(content, format!("Start the next round{size}"))
 }
 
 /// One task about to start.
 pub(super) fn dispatch(content: &Object) -> Result<Described, NotPresentable> {
-    let title = content
-        .get("task")
-        .and_then(|task| task.get("title"))
-        .and_then(Value::as_str);
+    let title = content.get("task").and_then(|task| task.get("title")).and_then(Value::as_str);
     let headline = match title {
-        Some(title) => format!(
-            "Start task {}",
-            name_in_code(title).unwrap_or_else(|| LONG_TITLE.to_owned())
-        ),
+        Some(title) => format!("Start task {}", name_in_code(title).unwrap_or_else(|| LONG_TITLE.to_owned())),
         None => "Start a task".to_owned(),
     };
     by_paths(content, headline)
@@ -105,14 +86,10 @@ pub(super) fn dispatch(content: &Object) -> Result<Described, NotPresentable> {
 /// An action of a plugin; it may have a title of its own.
 pub(super) fn plugin(content: &Object) -> Result<Described, NotPresentable> {
     let headline = match content.get("title").and_then(Value::as_str) {
-        Some(title) => format!(
-            "Run plugin action {}",
-            name_in_code(title).unwrap_or_else(|| LONG_TITLE.to_owned())
-        ),
-        None => format!(
-            "Run a plugin action with {}",
-            counted(content.len(), "field")
-        ),
+        Some(title) => {
+            format!("Run plugin action {}", name_in_code(title).unwrap_or_else(|| LONG_TITLE.to_owned()))
+        }
+        None => format!("Run a plugin action with {}", counted(content.len(), "field")),
     };
     by_paths(content, headline)
 }
@@ -126,26 +103,16 @@ fn by_paths(content: &Object, headline: String) -> Result<Described, NotPresenta
     for (key, value) in content {
         by_path(&mut facts, key, value)?;
     }
-    Ok(Described {
-        headline,
-        command_text: None,
-        tool_name: None,
-        facts,
-    })
+    Ok(Described { headline, command_text: None, tool_name: None, facts })
 }
 
 fn task_count(content: &Object, key: &str) -> Option<String> {
-    content
-        .get(key)
-        .and_then(Value::as_array)
-        .map(|tasks| counted(tasks.len(), "task"))
+    content.get(key).and_then(Value::as_array).map(|tasks| counted(tasks.len(), "task"))
 }
 
 /// Adds the leaves of one top-level field.
 pub(super) fn by_path(facts: &mut Facts, key: &str, value: &Value) -> Result<(), NotPresentable> {
-    facts.inside(&mut Path::default(), Step::Key(key), |facts, path| {
-        facts.leaves(path, value)
-    })
+    facts.inside(&mut Path::default(), Step::Key(key), |facts, path| facts.leaves(path, value))
 }
 
 /// Adds what `raw` has that the input does not, and says `absent` of what only the input has.
@@ -197,9 +164,8 @@ fn inputs(input: Option<&Value>) -> String {
             return format!(" with a list of {}", counted(items.len(), "item"));
         }
         Some(scalar) => {
-            return headline_scalar(scalar).map_or(" with the input below".to_owned(), |it| {
-                format!(" with {it}")
-            });
+            return headline_scalar(scalar)
+                .map_or(" with the input below".to_owned(), |it| format!(" with {it}"));
         }
     };
     let mut shown: Vec<String> = Vec::new();
@@ -239,13 +205,8 @@ pub(super) fn name_in_code(name: &str) -> Option<String> {
 
 /// The string, or what is wrong with it.
 pub(super) fn non_empty<'a>(value: Option<&'a Value>, at: &str) -> Result<&'a str, NotPresentable> {
-    let text = value
-        .and_then(Value::as_str)
-        .filter(|text| !text.is_empty());
-    text.ok_or_else(|| NotPresentable::Malformed {
-        at: at.to_owned(),
-        expected: "a non-empty string",
-    })
+    let text = value.and_then(Value::as_str).filter(|text| !text.is_empty());
+    text.ok_or_else(|| NotPresentable::Malformed { at: at.to_owned(), expected: "a non-empty string" })
 }
 
 /// `3 tasks`.
@@ -255,9 +216,5 @@ pub(super) fn counted(n: usize, noun: &str) -> String {
 
 /// The noun for that many; without a number, many.
 pub(super) fn plural(noun: &str, n: Option<u64>) -> String {
-    if n == Some(1) {
-        noun.to_owned()
-    } else {
-        format!("{noun}s")
-    }
+    if n == Some(1) { noun.to_owned() } else { format!("{noun}s") }
 }

@@ -28,10 +28,7 @@ impl Facts {
     pub(super) fn push(&mut self, label: String, text: String) -> Result<(), NotPresentable> {
         self.used += label.chars().count() + text.chars().count();
         if self.used > DISPLAY_LIMIT {
-            return Err(NotPresentable::TooLong {
-                shown: self.used,
-                limit: DISPLAY_LIMIT,
-            });
+            return Err(NotPresentable::TooLong { shown: self.used, limit: DISPLAY_LIMIT });
         }
         self.list.push(Fact { label, text });
         Ok(())
@@ -47,17 +44,13 @@ impl Facts {
         match value {
             Value::Object(object) if !object.is_empty() => {
                 for (key, value) in object {
-                    self.inside(path, Step::Key(key), |facts, path| {
-                        facts.leaves(path, value)
-                    })?;
+                    self.inside(path, Step::Key(key), |facts, path| facts.leaves(path, value))?;
                 }
                 Ok(())
             }
             Value::Array(items) if !items.is_empty() => {
                 for (index, value) in items.iter().enumerate() {
-                    self.inside(path, Step::Index(index), |facts, path| {
-                        facts.leaves(path, value)
-                    })?;
+                    self.inside(path, Step::Index(index), |facts, path| facts.leaves(path, value))?;
                 }
                 Ok(())
             }
@@ -83,8 +76,7 @@ impl Facts {
             });
         }
         let outer = path.text.len();
-        path.enter(step, self.room())
-            .map_err(|over| self.too_long(over))?;
+        path.enter(step, self.room()).map_err(|over| self.too_long(over))?;
         let added = add(self, path);
         path.text.truncate(outer);
         path.depth -= 1;
@@ -100,10 +92,7 @@ impl Facts {
     }
 
     fn too_long(&self, over: Overflow) -> NotPresentable {
-        NotPresentable::TooLong {
-            shown: self.used + over.chars,
-            limit: DISPLAY_LIMIT,
-        }
+        NotPresentable::TooLong { shown: self.used + over.chars, limit: DISPLAY_LIMIT }
     }
 }
 
@@ -127,10 +116,7 @@ pub(super) struct Path {
 impl Path {
     /// Labels from here on carry the note after the path.
     pub(super) fn with_note(note: &'static str) -> Self {
-        Self {
-            note,
-            ..Self::default()
-        }
+        Self { note, ..Self::default() }
     }
 
     pub(super) fn label(&self) -> String {
@@ -155,13 +141,6 @@ impl Path {
 /// Writes a key: bare where that cannot be misread, else quoted.
 pub(super) fn write_key(out: &mut String, key: &str, room: usize) -> Result<usize, Overflow> {
     let is_bare = key.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
-        && key
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
-    write_within(
-        out,
-        key,
-        if is_bare { Quote::None } else { Quote::Double },
-        room,
-    )
+        && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
+    write_within(out, key, if is_bare { Quote::None } else { Quote::Double }, room)
 }

@@ -60,9 +60,7 @@ impl<'a> Oddities<'a> {
             let is_sign = c.is_ascii() && !c.is_ascii_alphanumeric();
             is_sign || TYPOGRAPHY.contains(&c) || matches!(Look::of(c), Look::Space | Look::Control)
         };
-        text.split(parts_words)
-            .filter(|word| !word.is_ascii())
-            .for_each(|word| self.note_word(word));
+        text.split(parts_words).filter(|word| !word.is_ascii()).for_each(|word| self.note_word(word));
     }
 
     fn note_piece(&mut self, piece: Piece<'_>) {
@@ -111,45 +109,21 @@ impl<'a> Oddities<'a> {
                 "invisible or direction-changing characters",
             ),
             (self.controls, "control character", "control characters"),
-            (
-                self.undefined,
-                "character without a standard meaning",
-                "characters without a standard meaning",
-            ),
+            (self.undefined, "character without a standard meaning", "characters without a standard meaning"),
             (self.spaces, "unusual space", "unusual spaces"),
-            (
-                self.marks,
-                "stray or stacked combining mark",
-                "stray or stacked combining marks",
-            ),
+            (self.marks, "stray or stacked combining mark", "stray or stacked combining marks"),
         ];
         let counts = counts.into_iter().filter(|(n, ..)| *n > 0);
-        let counts =
-            counts.map(|(n, one, many)| format!("{n} {}", if n == 1 { one } else { many }));
+        let counts = counts.map(|(n, one, many)| format!("{n} {}", if n == 1 { one } else { many }));
         let direction = self.right_to_left.then(|| {
-            "right-to-left letters: the order on the screen may not be the order in the text"
-                .to_owned()
+            "right-to-left letters: the order on the screen may not be the order in the text".to_owned()
         });
         let lines = (self.lines > 1).then(|| format!("{} lines", self.lines));
-        let padding = self
-            .padding
-            .iter()
-            .map(|(&c, run)| format!("{run} {} in a row", plural_name(c)));
-        let mixed = self
-            .mixed
-            .iter()
-            .map(|word| format!("mixed scripts in `{}`", spelt(word)));
-        let alike = self
-            .alike
-            .iter()
-            .map(|word| format!("look-alike letters in `{}`", spelt(word)));
+        let padding = self.padding.iter().map(|(&c, run)| format!("{run} {} in a row", plural_name(c)));
+        let mixed = self.mixed.iter().map(|word| format!("mixed scripts in `{}`", spelt(word)));
+        let alike = self.alike.iter().map(|word| format!("look-alike letters in `{}`", spelt(word)));
 
-        let mut all = counts
-            .chain(direction)
-            .chain(mixed)
-            .chain(alike)
-            .chain(padding)
-            .chain(lines);
+        let mut all = counts.chain(direction).chain(mixed).chain(alike).chain(padding).chain(lines);
         let mut sentences: Vec<String> = all.by_ref().take(FLAGS).collect();
         match all.count() {
             0 => {}
@@ -164,10 +138,7 @@ fn lines(text: &str) -> usize {
     let mut breaks = 0;
     let mut last = '\0';
     for c in text.chars() {
-        let is_break = matches!(
-            c,
-            '\n' | '\r' | '\u{B}' | '\u{C}' | '\u{85}' | '\u{2028}' | '\u{2029}'
-        );
+        let is_break = matches!(c, '\n' | '\r' | '\u{B}' | '\u{C}' | '\u{85}' | '\u{2028}' | '\u{2029}');
         breaks += usize::from(is_break && !(last == '\r' && c == '\n'));
         last = c;
     }
@@ -180,18 +151,14 @@ fn is_mixed(word: &str) -> bool {
         return false;
     }
     let mut foreign = AugmentedScriptSet::default();
-    word.chars()
-        .filter(|c| !c.is_ascii())
-        .for_each(|c| foreign.intersect_with(c.into()));
+    word.chars().filter(|c| !c.is_ascii()).for_each(|c| foreign.intersect_with(c.into()));
     !(foreign.hanb || foreign.jpan || foreign.kore)
 }
 
 /// Whether the word has letters that are not ASCII and yet may be taken for one that is ASCII throughout. A times sign
 /// that stands alone is arithmetic.
 fn looks_ascii(word: &str) -> bool {
-    let has_foreign = word
-        .chars()
-        .any(|c| !c.is_ascii() && !Look::of(c).is_deceptive());
+    let has_foreign = word.chars().any(|c| !c.is_ascii() && !Look::of(c).is_deceptive());
     has_foreign && word != "×" && skeleton(word).all(|c| c.is_ascii() || Look::of(c).is_deceptive())
 }
 
@@ -219,20 +186,12 @@ fn plural_name(c: char) -> String {
 fn spelt(word: &str) -> String {
     let is_long = word.chars().nth(WORD_CHARS).is_some();
     let first = word.chars().position(|c| !c.is_ascii()).unwrap_or(0);
-    let skipped = if is_long {
-        first.saturating_sub(WORD_CHARS / 2)
-    } else {
-        0
-    };
+    let skipped = if is_long { first.saturating_sub(WORD_CHARS / 2) } else { 0 };
     let mut out = String::from(if skipped > 0 { "…" } else { "" });
     let mut rest = word.chars().skip(skipped);
     for c in rest.by_ref().take(WORD_CHARS) {
         // Writing to a string cannot fail.
-        let _ = if c.is_ascii() {
-            write!(out, "{c}")
-        } else {
-            write!(out, "\\u{{{:X}}}", u32::from(c))
-        };
+        let _ = if c.is_ascii() { write!(out, "{c}") } else { write!(out, "\\u{{{:X}}}", u32::from(c)) };
     }
     if rest.next().is_some() {
         out.push('…');

@@ -22,10 +22,7 @@ fn decode(shown: &str, quote: Quote) -> String {
             let (hex, after) = escape.split_once('}').unwrap();
             let c = char::from_u32(u32::from_str_radix(hex, 16).unwrap()).unwrap();
             let (run, after) = match after.strip_prefix("[×") {
-                Some(count) => count
-                    .split_once(']')
-                    .map(|(n, after)| (n.parse().unwrap(), after))
-                    .unwrap(),
+                Some(count) => count.split_once(']').map(|(n, after)| (n.parse().unwrap(), after)).unwrap(),
                 None => (1, after),
             };
             text.extend(std::iter::repeat_n(c, run));
@@ -33,10 +30,7 @@ fn decode(shown: &str, quote: Quote) -> String {
         } else if let Some(after) = rest.strip_prefix("\\\"").filter(|_| quote == Quote::Double) {
             text.push('"');
             rest = after;
-        } else if let Some(after) = rest
-            .strip_prefix("'\\''")
-            .filter(|_| quote == Quote::Single)
-        {
+        } else if let Some(after) = rest.strip_prefix("'\\''").filter(|_| quote == Quote::Single) {
             text.push('\'');
             rest = after;
         } else {
@@ -93,11 +87,7 @@ fn hostile_object() -> impl Strategy<Value = Map<String, Value>> {
 fn rebuilt<'a>(facts: impl IntoIterator<Item = &'a Fact>) -> Value {
     let mut root = Value::Object(Map::new());
     for fact in facts {
-        let leaf = match fact
-            .text
-            .strip_prefix('"')
-            .and_then(|text| text.strip_suffix('"'))
-        {
+        let leaf = match fact.text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
             Some(text) => Value::from(decode(text, Quote::Double)),
             None => serde_json::from_str(&fact.text).unwrap(),
         };
@@ -137,30 +127,19 @@ fn place_of<'v>(root: &'v mut Value, label: &str) -> &'v mut Value {
         if place.is_null() {
             *place = Value::Object(Map::new());
         }
-        (place, rest) = (
-            place
-                .as_object_mut()
-                .unwrap()
-                .entry(key)
-                .or_insert(Value::Null),
-            after,
-        );
+        (place, rest) = (place.as_object_mut().unwrap().entry(key).or_insert(Value::Null), after);
     }
     place
 }
 
 /// Facts whose label is a path into the content, not our own word.
 fn by_path(facts: &[Fact]) -> impl Iterator<Item = &Fact> {
-    facts
-        .iter()
-        .filter(|fact| !fact.label.starts_with(|c: char| c.is_ascii_uppercase()))
+    facts.iter().filter(|fact| !fact.label.starts_with(|c: char| c.is_ascii_uppercase()))
 }
 
 fn fact<'a>(shown: &'a Presentation, label: &str) -> &'a str {
     let fact = shown.facts.iter().find(|fact| fact.label == label);
-    &fact
-        .unwrap_or_else(|| panic!("no fact {label} in {:#?}", shown.facts))
-        .text
+    &fact.unwrap_or_else(|| panic!("no fact {label} in {:#?}", shown.facts)).text
 }
 
 fn shown(kind: Kind, content: Value) -> Presentation {
@@ -169,14 +148,8 @@ fn shown(kind: Kind, content: Value) -> Presentation {
 
 /// Every string of the presentation.
 fn strings(shown: &Presentation) -> Vec<&str> {
-    let facts = shown
-        .facts
-        .iter()
-        .flat_map(|fact| [&fact.label, &fact.text]);
-    let rest = [&shown.headline]
-        .into_iter()
-        .chain(&shown.command_text)
-        .chain(&shown.tool_name)
-        .chain(&shown.flags);
+    let facts = shown.facts.iter().flat_map(|fact| [&fact.label, &fact.text]);
+    let rest =
+        [&shown.headline].into_iter().chain(&shown.command_text).chain(&shown.tool_name).chain(&shown.flags);
     facts.chain(rest).map(String::as_str).collect()
 }

@@ -37,13 +37,7 @@ const DEFAULT_IGNORABLE: &[(char, char)] = &[
 
 /// Letters and symbols whose glyph is empty, although no property says so: the Braille blank, the
 /// Egyptian blanks, the Khitan filler and the musical null notehead.
-const BLANK: [char; 5] = [
-    '\u{2800}',
-    '\u{13441}',
-    '\u{13442}',
-    '\u{16FE4}',
-    '\u{1D159}',
-];
+const BLANK: [char; 5] = ['\u{2800}', '\u{13441}', '\u{13442}', '\u{16FE4}', '\u{1D159}'];
 
 /// How a code point looks, and so whether it deceives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,11 +63,7 @@ impl Look {
             return Self::Honest;
         }
         let listed = DEFAULT_IGNORABLE.partition_point(|&(_, last)| last < c);
-        if DEFAULT_IGNORABLE
-            .get(listed)
-            .is_some_and(|&(first, _)| first <= c)
-            || BLANK.contains(&c)
-        {
+        if DEFAULT_IGNORABLE.get(listed).is_some_and(|&(first, _)| first <= c) || BLANK.contains(&c) {
             return Self::Invisible;
         }
         match c.general_category() {
@@ -82,9 +72,9 @@ impl Look {
             | GeneralCategory::ParagraphSeparator => Self::Control,
             GeneralCategory::Format => Self::Invisible,
             GeneralCategory::SpaceSeparator => Self::Space,
-            GeneralCategory::PrivateUse
-            | GeneralCategory::Unassigned
-            | GeneralCategory::Surrogate => Self::Undefined,
+            GeneralCategory::PrivateUse | GeneralCategory::Unassigned | GeneralCategory::Surrogate => {
+                Self::Undefined
+            }
             GeneralCategory::NonspacingMark | GeneralCategory::EnclosingMark => Self::Mark,
             _ => Self::Honest,
         }
@@ -143,11 +133,7 @@ impl Piece<'_> {
             Self::Sign(text) => text.len(),
             Self::Escape(c, run) => {
                 let one = 4 + (u32::from(c).max(1).ilog2() / 4 + 1) as usize;
-                if self.is_collapsed() {
-                    one + 4 + run.ilog10() as usize
-                } else {
-                    one * run
-                }
+                if self.is_collapsed() { one + 4 + run.ilog10() as usize } else { one * run }
             }
         }
     }
@@ -159,9 +145,7 @@ impl Piece<'_> {
             Self::Escape(c, run) if self.is_collapsed() => {
                 write!(out, "\\u{{{:X}}}[×{run}]", u32::from(c))
             }
-            Self::Escape(c, run) => {
-                (0..run).try_for_each(|_| write!(out, "\\u{{{:X}}}", u32::from(c)))
-            }
+            Self::Escape(c, run) => (0..run).try_for_each(|_| write!(out, "\\u{{{:X}}}", u32::from(c))),
         };
     }
 }
@@ -186,13 +170,7 @@ pub(super) struct Pieces<'a> {
 
 impl<'a> Pieces<'a> {
     pub(super) fn new(text: &'a str, quote: Quote) -> Self {
-        Self {
-            text,
-            quote,
-            at: 0,
-            before: Before::Edge,
-            marks: 0,
-        }
+        Self { text, quote, at: 0, before: Before::Edge, marks: 0 }
     }
 
     /// Passes over printable ASCII that has no meaning of its own in any quotation.
@@ -200,9 +178,7 @@ impl<'a> Pieces<'a> {
         let rest = &self.text.as_bytes()[self.at..];
         let plain = rest
             .iter()
-            .take_while(|b| {
-                matches!(b, b'!'..=b'~') && !matches!(b, b'\\' | b'[' | b'"' | b'\'' | b'`')
-            })
+            .take_while(|b| matches!(b, b'!'..=b'~') && !matches!(b, b'\\' | b'[' | b'"' | b'\'' | b'`'))
             .count();
         if plain > 0 {
             (self.at, self.before, self.marks) = (self.at + plain, Before::Text, 0);
@@ -261,11 +237,7 @@ impl<'a> Iterator for Pieces<'a> {
             if let Piece::Plain(text) = piece {
                 self.at += text.len();
                 self.before = Before::Text;
-                self.marks = if c.is_ascii() || Look::of(c) != Look::Mark {
-                    0
-                } else {
-                    self.marks + 1
-                };
+                self.marks = if c.is_ascii() || Look::of(c) != Look::Mark { 0 } else { self.marks + 1 };
                 continue;
             }
             if self.at > start {
@@ -322,11 +294,7 @@ pub(super) fn write_within(
         piece.write(out);
     }
     out.push_str(quote.sign());
-    if chars > room {
-        Err(Overflow { chars })
-    } else {
-        Ok(chars)
-    }
+    if chars > room { Err(Overflow { chars }) } else { Ok(chars) }
 }
 
 /// `text` made visible and quoted, if that takes at most `room` characters.

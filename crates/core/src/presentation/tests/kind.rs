@@ -10,11 +10,7 @@ fn headline(kind: Kind, content: Value) -> String {
 }
 
 fn facts(shown: &Presentation) -> Vec<(&str, &str)> {
-    shown
-        .facts
-        .iter()
-        .map(|fact| (fact.label.as_str(), fact.text.as_str()))
-        .collect()
+    shown.facts.iter().map(|fact| (fact.label.as_str(), fact.text.as_str())).collect()
 }
 
 #[test]
@@ -34,14 +30,8 @@ fn a_command_is_told_with_everything_it_was_resolved_to() {
             "extra": { "a": ["7", 7] },
         }),
     );
-    assert_eq!(
-        shown.headline,
-        r"Run `sh script.sh big.iso 'it'\''s'` in /srv/app"
-    );
-    assert_eq!(
-        shown.command_text.as_deref(),
-        Some(r"sh script.sh big.iso 'it'\''s'")
-    );
+    assert_eq!(shown.headline, r"Run `sh script.sh big.iso 'it'\''s'` in /srv/app");
+    assert_eq!(shown.command_text.as_deref(), Some(r"sh script.sh big.iso 'it'\''s'"));
     let expected = [
         ("Command", r"sh script.sh big.iso 'it'\''s'".to_owned()),
         ("Argument 0", r#""sh""#.to_owned()),
@@ -63,10 +53,7 @@ fn a_command_is_told_with_everything_it_was_resolved_to() {
         ("extra.a[0]", r#""7""#.to_owned()),
         ("extra.a[1]", "7".to_owned()),
     ];
-    let expected: Vec<_> = expected
-        .iter()
-        .map(|(label, text)| (*label, text.as_str()))
-        .collect();
+    let expected: Vec<_> = expected.iter().map(|(label, text)| (*label, text.as_str())).collect();
     assert_eq!(facts(&shown), expected);
     assert_eq!(shown.flags, [""; 0]);
 }
@@ -91,8 +78,7 @@ fn known_fields_of_another_type_and_unknown_fields_are_shown_by_path() {
         ("executable.mode", "null"),
         ("executable.path", "7"),
         ("executable.sha256", r#""short""#),
-        ("Directory", r#""/w""#),
-        ("cwd.inode", r#""9""#),
+        ("Directory", r#""/w", inode "9""#),
         ("environment", "{}"),
         ("Operand", r#""a""#),
         ("operands[0].pinned", "false"),
@@ -110,32 +96,14 @@ fn the_headline_of_a_command_is_its_verb_object_and_place() {
             json!({ "argv": ["git", "push", "origin", "main"], "cwd": { "path": "/srv/app" } }),
             "Run `git push origin main` in /srv/app",
         ),
-        (
-            json!({ "argv": ["sh", "-c", long], "cwd": "/srv/app" }),
-            "Run `sh` with 2 arguments in /srv/app",
-        ),
+        (json!({ "argv": ["sh", "-c", long], "cwd": "/srv/app" }), "Run `sh` with 2 arguments in /srv/app"),
         (json!({ "argv": ["sh", long] }), "Run `sh` with 1 argument"),
-        (
-            json!({ "argv": [long] }),
-            "Run a program with a long name, below, with 0 arguments",
-        ),
-        (
-            json!({ "argv": ["echo", "`id` in /tmp"], "cwd": "/" }),
-            "Run `echo` with 1 argument in /",
-        ),
-        (
-            json!({ "argv": ["ls", ""], "cwd": "/my dir" }),
-            "Run `ls ''` in '/my dir'",
-        ),
-        (
-            json!({ "argv": ["ls"], "cwd": long }),
-            "Run `ls` in the directory below",
-        ),
+        (json!({ "argv": [long] }), "Run a program with a long name, below, with 0 arguments"),
+        (json!({ "argv": ["echo", "`id` in /tmp"], "cwd": "/" }), "Run `echo` with 1 argument in /"),
+        (json!({ "argv": ["ls", ""], "cwd": "/my dir" }), "Run `ls ''` in '/my dir'"),
+        (json!({ "argv": ["ls"], "cwd": long }), "Run `ls` in the directory below"),
         (json!({ "command": "ls | wc" }), "Run `ls | wc`"),
-        (
-            json!({ "command": long, "argv": null, "cwd": "/w" }),
-            "Run the command below in /w",
-        ),
+        (json!({ "command": long, "argv": null, "cwd": "/w" }), "Run the command below in /w"),
         (json!({ "argv": ["ls"], "command": "rm -rf /" }), "Run `ls`"),
     ];
     for (content, expected) in table {
@@ -153,10 +121,7 @@ fn a_tool_call_is_told_by_its_inputs() {
             "consequential": true,
         }),
     );
-    assert_eq!(
-        shown.headline,
-        r#"Call tool `publish_release` with version "1.2.0" (consequential)"#
-    );
+    assert_eq!(shown.headline, r#"Call tool `publish_release` with version "1.2.0" (consequential)"#);
     assert_eq!(shown.tool_name.as_deref(), Some("publish_release"));
     let expected = [
         ("Tool", r#""publish_release""#),
@@ -181,10 +146,7 @@ fn what_the_model_sent_is_told_where_it_differs() {
             "input": { "same": 1, "n": 7, "list": [1, 3, 4], "default": null, "empty": { "y": 0 } },
         }),
     );
-    let sent: Vec<_> = facts(&shown)
-        .into_iter()
-        .filter(|(label, _)| label.starts_with("rawInput"))
-        .collect();
+    let sent: Vec<_> = facts(&shown).into_iter().filter(|(label, _)| label.starts_with("rawInput")).collect();
     let expected = [
         ("rawInput.empty (as sent by the model)", "{}"),
         ("rawInput.list[1] (as sent by the model)", "2"),
@@ -205,33 +167,18 @@ fn the_headline_of_a_tool_call_names_a_few_short_inputs() {
             json!({ "a": 1, "b": null, "c": "s", "d": true }),
             r#"Call tool `t` with a 1, b null, c "s" and 1 more"#,
         ),
-        (
-            json!({ "a": long, "b": { "c": 1 } }),
-            "Call tool `t` with 2 inputs",
-        ),
+        (json!({ "a": long, "b": { "c": 1 } }), "Call tool `t` with 2 inputs"),
         (json!({ "a": long }), "Call tool `t` with 1 input"),
-        (
-            json!({ "a": long, "b": 2 }),
-            "Call tool `t` with b 2 and 1 more",
-        ),
-        (
-            json!({ "a": "x\", b \"y" }),
-            r#"Call tool `t` with a "x\", b \"y""#,
-        ),
+        (json!({ "a": long, "b": 2 }), "Call tool `t` with b 2 and 1 more"),
+        (json!({ "a": "x\", b \"y" }), r#"Call tool `t` with a "x\", b \"y""#),
         (json!({ "with no": 1 }), r#"Call tool `t` with "with no" 1"#),
         (json!([1, 2]), "Call tool `t` with a list of 2 items"),
         (json!("s"), r#"Call tool `t` with "s""#),
     ];
     for (input, expected) in table {
-        assert_eq!(
-            headline(Kind::Tool, json!({ "toolName": "t", "input": input })),
-            expected
-        );
+        assert_eq!(headline(Kind::Tool, json!({ "toolName": "t", "input": input })), expected);
     }
-    assert_eq!(
-        headline(Kind::Tool, json!({ "toolName": "a`b" })),
-        r"Call tool `a\u{60}b` without input"
-    );
+    assert_eq!(headline(Kind::Tool, json!({ "toolName": "a`b" })), r"Call tool `a\u{60}b` without input");
     assert_eq!(
         headline(Kind::Tool, json!({ "toolName": long })),
         "Call tool with a long name, below, without input"
@@ -242,44 +189,16 @@ fn the_headline_of_a_tool_call_names_a_few_short_inputs() {
 fn the_other_kinds_are_told_by_what_is_there() {
     let long = "x".repeat(90);
     let table = [
-        (
-            Kind::Plan,
-            json!({ "tasks": [1, 2] }),
-            "Execute a plan of 2 tasks",
-        ),
-        (
-            Kind::Plan,
-            json!({ "tasks": [1] }),
-            "Execute a plan of 1 task",
-        ),
+        (Kind::Plan, json!({ "tasks": [1, 2] }), "Execute a plan of 2 tasks"),
+        (Kind::Plan, json!({ "tasks": [1] }), "Execute a plan of 1 task"),
         (Kind::Plan, json!({ "tasks": 2 }), "Execute a plan"),
-        (
-            Kind::Dispatch,
-            json!({ "task": { "title": "Ship 1.4" } }),
-            "Start task `Ship 1.4`",
-        ),
-        (
-            Kind::Dispatch,
-            json!({ "task": { "title": long } }),
-            "Start task with a long title, below",
-        ),
+        (Kind::Dispatch, json!({ "task": { "title": "Ship 1.4" } }), "Start task `Ship 1.4`"),
+        (Kind::Dispatch, json!({ "task": { "title": long } }), "Start task with a long title, below"),
         (Kind::Dispatch, json!({ "task": "x" }), "Start a task"),
-        (
-            Kind::Round,
-            json!({ "nextTasks": [{}, {}, {}] }),
-            "Start the next round of 3 tasks",
-        ),
+        (Kind::Round, json!({ "nextTasks": [{}, {}, {}] }), "Start the next round of 3 tasks"),
         (Kind::Round, json!({}), "Start the next round"),
-        (
-            Kind::Plugin,
-            json!({ "title": "Send\nmail" }),
-            r"Run plugin action `Send\u{A}mail`",
-        ),
-        (
-            Kind::Plugin,
-            json!({ "a": 1 }),
-            "Run a plugin action with 1 field",
-        ),
+        (Kind::Plugin, json!({ "title": "Send\nmail" }), r"Run plugin action `Send\u{A}mail`"),
+        (Kind::Plugin, json!({ "a": 1 }), "Run a plugin action with 1 field"),
     ];
     for (kind, content, expected) in table {
         assert_eq!(headline(kind, content), expected);
@@ -316,25 +235,14 @@ fn content_of_the_wrong_shape_is_refused_with_its_place() {
 fn content_nested_beyond_reason_is_refused() {
     let nested = (0..200).fold(json!(1), |inner, _| Value::Array(vec![inner]));
     let refused = present(Kind::Plan, &json!({ "a": nested })).unwrap_err();
-    assert_eq!(
-        refused.to_string(),
-        "the action's content must be at most 128 levels of nesting"
-    );
+    assert_eq!(refused.to_string(), "the action's content must be at most 128 levels of nesting");
 }
 
 #[test]
 fn a_command_over_its_limit_is_refused_and_at_the_limit_it_is_whole() {
     let fits = "x".repeat(COMMAND_DISPLAY_LIMIT);
-    assert_eq!(
-        shown(Kind::Exec, json!({ "command": fits }))
-            .command_text
-            .as_ref(),
-        Some(&fits)
-    );
-    assert_eq!(
-        shown(Kind::Exec, json!({ "argv": [fits] })).command_text,
-        Some(fits)
-    );
+    assert_eq!(shown(Kind::Exec, json!({ "command": fits })).command_text.as_ref(), Some(&fits));
+    assert_eq!(shown(Kind::Exec, json!({ "argv": [fits] })).command_text, Some(fits));
     for content in [
         json!({ "command": "x".repeat(COMMAND_DISPLAY_LIMIT + 1) }),
         json!({ "argv": ["x", "x".repeat(COMMAND_DISPLAY_LIMIT - 1)] }),
@@ -343,9 +251,7 @@ fn a_command_over_its_limit_is_refused_and_at_the_limit_it_is_whole() {
         json!({ "argv": ["sh", "\u{200B}x".repeat(300_000)] }),
     ] {
         let refused = present(Kind::Exec, &content).unwrap_err();
-        let NotPresentable::TooLong { shown, limit } = refused else {
-            panic!("{refused:?}")
-        };
+        let NotPresentable::TooLong { shown, limit } = refused else { panic!("{refused:?}") };
         assert!(shown > limit && limit == COMMAND_DISPLAY_LIMIT, "{shown}");
         assert!(refused.to_string().contains("never truncated"));
     }
@@ -354,23 +260,16 @@ fn a_command_over_its_limit_is_refused_and_at_the_limit_it_is_whole() {
 #[test]
 fn many_arguments_within_the_limit_are_each_shown() {
     let argv = vec!["x"; COMMAND_DISPLAY_LIMIT / 2];
-    assert_eq!(
-        shown(Kind::Exec, json!({ "argv": argv })).facts.len(),
-        argv.len() + 1
-    );
+    assert_eq!(shown(Kind::Exec, json!({ "argv": argv })).facts.len(), argv.len() + 1);
 }
 
 #[test]
 fn facts_over_the_limit_are_refused_and_at_the_limit_they_are_whole() {
     // The label takes one character and the quotation signs two.
     let fits = "x".repeat(DISPLAY_LIMIT - 3);
-    let whole = Fact {
-        label: "a".to_owned(),
-        text: format!("\"{fits}\""),
-    };
+    let whole = Fact { label: "a".to_owned(), text: format!("\"{fits}\"") };
     assert_eq!(shown(Kind::Plan, json!({ "a": fits })).facts, [whole]);
-    let wide: serde_json::Map<String, Value> =
-        (0..80_000).map(|n| (n.to_string(), json!(0))).collect();
+    let wide: serde_json::Map<String, Value> = (0..80_000).map(|n| (n.to_string(), json!(0))).collect();
     let deep_key = "k".repeat(60_000);
     let contents = [
         (Kind::Plan, json!({ "a": format!("{fits}x") })),
@@ -379,20 +278,12 @@ fn facts_over_the_limit_are_refused_and_at_the_limit_they_are_whole() {
         (Kind::Dispatch, json!({ (deep_key): wide })),
         (Kind::Plugin, json!({ "k".repeat(1 << 20): 1 })),
         (Kind::Tool, json!({ "toolName": "x".repeat(70_000) })),
-        (
-            Kind::Tool,
-            json!({ "toolName": "t", "input": { "a": fits } }),
-        ),
-        (
-            Kind::Exec,
-            json!({ "argv": ["ls"], "operands": vec![json!({ "path": "x".repeat(90) }); 10_000] }),
-        ),
+        (Kind::Tool, json!({ "toolName": "t", "input": { "a": fits } })),
+        (Kind::Exec, json!({ "argv": ["ls"], "operands": vec![json!({ "path": "x".repeat(90) }); 10_000] })),
     ];
     for (kind, content) in contents {
         let refused = present(kind, &content).unwrap_err();
-        let NotPresentable::TooLong { shown, limit } = refused else {
-            panic!("{refused:?}")
-        };
+        let NotPresentable::TooLong { shown, limit } = refused else { panic!("{refused:?}") };
         assert!(shown > limit && limit == DISPLAY_LIMIT, "{shown}");
     }
 }

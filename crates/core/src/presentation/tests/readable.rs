@@ -17,28 +17,13 @@ fn deceptive_code_points_are_written_as_escapes() {
             r"echo \u{202E}gpj\u{200B}.exe\u{A}rm -rf /\u{9}\u{A0}x",
         ),
         ("\0\u{7F}\u{85}", r"\u{0}\u{7F}\u{85}"),
-        (
-            "a\u{2028}b\u{2029}c\u{3000}d",
-            r"a\u{2028}b\u{2029}c\u{3000}d",
-        ),
-        (
-            "\u{115F}\u{1160}\u{3164}\u{FFA0}\u{34F}",
-            r"\u{115F}\u{1160}\u{3164}\u{FFA0}\u{34F}",
-        ),
-        (
-            "\u{17B4}\u{180B}\u{180F}\u{2065}\u{FFF0}",
-            r"\u{17B4}\u{180B}\u{180F}\u{2065}\u{FFF0}",
-        ),
-        (
-            "❤\u{FE0F}\u{E0041}\u{E0FFF}\u{2800}",
-            r"❤\u{FE0F}\u{E0041}\u{E0FFF}\u{2800}",
-        ),
+        ("a\u{2028}b\u{2029}c\u{3000}d", r"a\u{2028}b\u{2029}c\u{3000}d"),
+        ("\u{115F}\u{1160}\u{3164}\u{FFA0}\u{34F}", r"\u{115F}\u{1160}\u{3164}\u{FFA0}\u{34F}"),
+        ("\u{17B4}\u{180B}\u{180F}\u{2065}\u{FFF0}", r"\u{17B4}\u{180B}\u{180F}\u{2065}\u{FFF0}"),
+        ("❤\u{FE0F}\u{E0041}\u{E0FFF}\u{2800}", r"❤\u{FE0F}\u{E0041}\u{E0FFF}\u{2800}"),
         ("\u{E000}\u{FFFE}\u{10FFFF}", r"\u{E000}\u{FFFE}\u{10FFFF}"),
         ("x\u{600}y", r"x\u{600}y"),
-        (
-            "\u{1D159}\u{16FE4}\u{13441}",
-            r"\u{1D159}\u{16FE4}\u{13441}",
-        ),
+        ("\u{1D159}\u{16FE4}\u{13441}", r"\u{1D159}\u{16FE4}\u{13441}"),
     ];
     for (text, expected) in table {
         assert_eq!(visible(text), expected);
@@ -80,10 +65,7 @@ fn an_escape_that_the_text_spells_itself_is_told_apart() {
 fn marks_that_pile_up_or_have_no_base_are_escaped() {
     let four = "e\u{301}\u{302}\u{303}\u{304}";
     assert_eq!(visible(four), four);
-    assert_eq!(
-        visible(&format!("{four}\u{305}x")),
-        format!("{four}\\u{{305}}x")
-    );
+    assert_eq!(visible(&format!("{four}\u{305}x")), format!("{four}\\u{{305}}x"));
     assert_eq!(
         visible(&format!("e{}", "\u{301}".repeat(40))),
         format!("e{}\\u{{301}}[×36]", "\u{301}".repeat(4))
@@ -110,11 +92,7 @@ fn the_closing_sign_of_a_quotation_never_stands_in_it() {
 /// Skeletons leave out what is ignorable by default, from a table of their own.
 #[test]
 fn everything_that_is_ignorable_by_default_is_invisible() {
-    let ignorable = |c: &char| {
-        unicode_security::skeleton(c.encode_utf8(&mut [0; 4]))
-            .next()
-            .is_none()
-    };
+    let ignorable = |c: &char| unicode_security::skeleton(c.encode_utf8(&mut [0; 4])).next().is_none();
     let mut seen = 0;
     for c in ('\u{80}'..='\u{33FF}')
         .chain('\u{D7B0}'..='\u{1FFFF}')
@@ -141,11 +119,7 @@ fn every_code_point_of_a_deceptive_category_is_escaped() {
                 | Category::PrivateUse
                 | Category::Unassigned
         ) || (category == Category::SpaceSeparator && c != ' ');
-        assert!(
-            !is_deceptive || Look::of(c).is_deceptive(),
-            "U+{:X}",
-            u32::from(c)
-        );
+        assert!(!is_deceptive || Look::of(c).is_deceptive(), "U+{:X}", u32::from(c));
     }
 }
 
