@@ -55,9 +55,9 @@ pub trait Ledger {
     ) -> Result<(), Self::Error>;
     /// Adds or replaces an epoch.
     fn put_runtime(&mut self, runtime: &Runtime, at: Time) -> Result<(), Self::Error>;
-    /// Ends the earlier epochs of a gateway's instance, and gives every caller and runner that was alive at
-    /// the last commit, `alive_at`, a full lease: it could not renew while no gateway ran.
-    fn succeed_gateway(&mut self, instance: &str, alive_at: Time, now: Time) -> Result<(), Self::Error>;
+    /// Ends the earlier epochs of a gateway's instance. Gives every caller and runner a full lease that had one
+    /// of the gateway that worked until `served_until`, then still running: it could not renew while no gateway ran.
+    fn succeed_gateway(&mut self, instance: &str, served_until: Time, now: Time) -> Result<(), Self::Error>;
     /// Adds or replaces a run.
     fn put_run(&mut self, run: &Run) -> Result<(), Self::Error>;
     /// Adds events to a run's journal; the first has number `first_seq`.
@@ -79,9 +79,8 @@ pub trait Ledger {
         now: Time,
     ) -> Result<(), Self::Error>;
 
-    /// When whoever kept leases here was last known to be at work: the last commit before this store was
-    /// opened, until a gateway has started in it; from then on the last commit before this transaction.
-    fn last_at_work(&mut self) -> Result<Time, Self::Error>;
+    /// The last commit made while a gateway was at work: until then, leases could be renewed with it.
+    fn served_until(&mut self) -> Result<Time, Self::Error>;
 
     /// What is known about what waits behind an approval.
     fn bound(&mut self, approval: &Approval, now: Time) -> Result<Bound, Self::Error> {

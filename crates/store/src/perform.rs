@@ -167,8 +167,8 @@ impl<L: Ledger> Transaction<'_, L> {
             });
         }
         if let RuntimeKind::Gateway { instance } = &kind {
-            let alive_at = self.ledger.last_at_work()?;
-            self.ledger.succeed_gateway(instance, alive_at, self.now)?;
+            let served_until = self.ledger.served_until()?;
+            self.ledger.succeed_gateway(instance, served_until, self.now)?;
         }
         let lease_until = self.now.plus_ms(RUNTIME_LEASE_MS);
         let runtime = Runtime { epoch, kind, owner: by.id, lease_until, ended: false };

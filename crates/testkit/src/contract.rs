@@ -51,6 +51,7 @@ macro_rules! store_contract {
             leases::another_cannot_renew_or_use_an_epoch,
             leases::a_starting_gateway_ends_its_own_earlier_epoch_only,
             leases::a_starting_gateway_spares_the_living_and_revives_nobody,
+            leases::a_starting_gateway_spares_no_lease_that_was_taken_without_one,
             leases::a_second_start_in_one_opening_revives_nobody,
             leases::a_claim_needs_its_live_epoch,
             leases::a_claim_whose_holder_is_gone_becomes_unknown_and_a_late_receipt_replaces_that,

@@ -15,7 +15,6 @@ use crate::{Runtime, RuntimeKind, Stored};
 /// The rows behind a connection that is inside a transaction.
 pub(super) struct SqliteLedger<'c> {
     conn: &'c Connection,
-    last_at_work: Time,
     /// The approvals that were changed, to tell others after the commit.
     pub(super) changed: Vec<ApprovalId>,
     /// Whether a gateway's epoch was begun.
@@ -23,9 +22,9 @@ pub(super) struct SqliteLedger<'c> {
 }
 
 impl<'c> SqliteLedger<'c> {
-    /// Reads and writes through `conn`. See [`Ledger::last_at_work`] for the time.
-    pub(super) fn new(conn: &'c Connection, last_at_work: Time) -> Self {
-        Self { conn, last_at_work, changed: Vec::new(), gateway_started: false }
+    /// Reads and writes through `conn`.
+    pub(super) fn new(conn: &'c Connection) -> Self {
+        Self { conn, changed: Vec::new(), gateway_started: false }
     }
 
     fn one<T>(
@@ -209,10 +208,15 @@ impl Ledger for SqliteLedger<'_> {
         self.write_one(sql::PUT_RUNTIME, values)
     }
 
-    fn succeed_gateway(&mut self, instance: &str, alive_at: Time, now: Time) -> Result<(), Error> {
+    fn succeed_gateway(&mut self, instance: &str, served_until: Time, now: Time) -> Result<(), Error> {
         self.write(sql::END_EARLIER_EPOCHS, params![instance, now.as_ms()])?;
-        self.write(sql::SPARE_CALLERS, params![alive_at.as_ms(), now.plus_ms(RUNTIME_LEASE_MS).as_ms()])?;
-        self.write(sql::SPARE_RUNNERS, params![alive_at.as_ms(), now.plus_ms(RUN_LEASE_MS).as_ms()])?;
+        for (statement, lease_ms) in
+            [(sql::SPARE_CALLERS, RUNTIME_LEASE_MS), (sql::SPARE_RUNNERS, RUN_LEASE_MS)]
+        {
+            // A lease that ends later was not of that gateway: it was taken while none ran.
+            let latest = served_until.plus_ms(lease_ms).as_ms();
+            self.write(statement, params![served_until.as_ms(), now.plus_ms(lease_ms).as_ms(), latest])?;
+        }
         Ok(())
     }
 
@@ -270,8 +274,8 @@ impl Ledger for SqliteLedger<'_> {
         self.write_one(sql::PUT_PAGE_SESSION, params![hash.to_hex(), by.as_str(), now.as_ms(), until.as_ms()])
     }
 
-    fn last_at_work(&mut self) -> Result<Time, Error> {
-        Ok(self.last_at_work)
+    fn served_until(&mut self) -> Result<Time, Error> {
+        self.conn.prepare_cached(sql::SERVED_UNTIL)?.query_row([], |row| row.get(0)).map(Time::from_ms)
     }
 }
 

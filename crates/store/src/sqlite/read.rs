@@ -127,7 +127,7 @@ fn seen(conn: &Connection, found: &Row<'_>, now: Time) -> rusqlite::Result<Optio
         Stored::Sound(approval) => approval,
         Stored::Corrupt { id, why } => return Ok(Some(corrupt(id, why))),
     };
-    match SqliteLedger::new(conn, now).bound(&approval, now) {
+    match SqliteLedger::new(conn).bound(&approval, now) {
         Ok(bound) => {
             let place = (created_at, approval.id.clone());
             Ok(Some(Seen { place, stored: Stored::Sound(approval), bound }))
@@ -149,7 +149,7 @@ pub(super) fn next_due(conn: &Connection) -> rusqlite::Result<Option<Time>> {
 
 /// One run.
 pub(super) fn run(conn: &Connection, id: &RunId) -> rusqlite::Result<Option<Run>> {
-    SqliteLedger::new(conn, Time::from_ms(0)).run(id)
+    SqliteLedger::new(conn).run(id)
 }
 
 /// A part of a run's journal.

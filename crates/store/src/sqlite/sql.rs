@@ -89,8 +89,8 @@ statements! {
     END_EARLIER_EPOCHS = "UPDATE runtimes SET ended_at = ?2 \
          WHERE kind = 'gateway' AND instance = ?1 AND ended_at IS NULL";
     SPARE_CALLERS = "UPDATE runtimes SET lease_until = max(lease_until, ?2) \
-         WHERE kind = 'caller' AND instance IS NULL AND ended_at IS NULL AND lease_until > ?1";
-    SPARE_RUNNERS = "UPDATE runs SET held_until = max(held_until, ?2) WHERE held_until > ?1";
+         WHERE kind = 'caller' AND instance IS NULL AND ended_at IS NULL AND lease_until > ?1 AND lease_until <= ?3";
+    SPARE_RUNNERS = "UPDATE runs SET held_until = max(held_until, ?2) WHERE held_until > ?1 AND held_until <= ?3";
     PUT_RUN = "INSERT INTO runs (id, owner_id, agent, state, fence, held_until, last_seq, created_at, updated_at) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (id) DO UPDATE SET state = excluded.state, \
              fence = excluded.fence, held_until = excluded.held_until, last_seq = excluded.last_seq, \
@@ -106,8 +106,10 @@ statements! {
     /// A bounded number at a time: nothing needs them gone at once.
     PRUNE_PAGE_SESSIONS = "DELETE FROM page_sessions WHERE hash IN \
          (SELECT hash FROM page_sessions WHERE expires_at <= ?1 LIMIT 64)";
+    SERVED_UNTIL = "SELECT served_until FROM meta WHERE id = 1";
+
     LAST_COMMITTED = "SELECT last_committed FROM meta WHERE id = 1";
-    PUT_LAST_COMMITTED = "UPDATE meta SET last_committed = ?1 WHERE id = 1";
+    PUT_META = "UPDATE meta SET last_committed = ?1, served_until = iif(?2, ?1, served_until) WHERE id = 1";
 
     NEXT_DUE = with_waiting_epochs!(
         "SELECT min(at) FROM ( \

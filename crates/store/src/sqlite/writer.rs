@@ -40,8 +40,8 @@ pub(super) struct Writer {
     shared: Arc<Shared>,
     /// The time of the last commit. The time of a batch is never before it.
     last_committed: Time,
-    /// The last commit before this store was opened, until a gateway has started in it.
-    inherited: Option<Time>,
+    /// Whether a gateway has begun its epoch here: from then on, others can renew their leases.
+    serves: bool,
 }
 
 type Reply = oneshot::Sender<Result<Outcome, StoreError>>;
@@ -51,7 +51,7 @@ struct BatchLost(String);
 
 impl Writer {
     pub(super) fn new(conn: Connection, shared: Arc<Shared>, last_committed: Time) -> Self {
-        Self { conn, shared, last_committed, inherited: Some(last_committed) }
+        Self { conn, shared, last_committed, serves: false }
     }
 
     /// Writes until the queue is closed and empty. However it ends, nobody is left waiting.
@@ -83,7 +83,7 @@ impl Writer {
         // Read under the lock, once: everything in a batch happens at the same time.
         let now = self.shared.clock.now().max(self.last_committed);
         let written_before = self.conn.total_changes();
-        let mut ledger = SqliteLedger::new(&self.conn, self.inherited.unwrap_or(self.last_committed));
+        let mut ledger = SqliteLedger::new(&self.conn);
         let mut answers = Vec::with_capacity(jobs.len());
         let mut jobs = jobs.into_iter();
         for Job { op, reply } in jobs.by_ref() {
@@ -112,12 +112,11 @@ impl Writer {
             self.roll_back();
             return answers.into_iter().for_each(|(reply, result)| answer(reply, result));
         }
-        match self.commit(now) {
+        let serves = self.serves || gateway_started;
+        match self.commit(now, serves) {
             Ok(()) => {
                 self.last_committed = now;
-                if gateway_started {
-                    self.inherited = None;
-                }
+                self.serves = serves;
                 self.committed(now, changed, answers);
             }
             Err(error) => {
@@ -128,10 +127,10 @@ impl Writer {
         }
     }
 
-    fn commit(&self, now: Time) -> Result<(), StoreError> {
+    fn commit(&self, now: Time, serves: bool) -> Result<(), StoreError> {
         self.conn
-            .prepare_cached(sql::PUT_LAST_COMMITTED)
-            .and_then(|mut statement| statement.execute(params![now.as_ms()]))
+            .prepare_cached(sql::PUT_META)
+            .and_then(|mut statement| statement.execute(params![now.as_ms(), serves]))
             .map_err(|e| StoreError::Failed(e.to_string()))?;
         self.statement("COMMIT").map_err(|e| StoreError::Unknown(e.to_string()))
     }

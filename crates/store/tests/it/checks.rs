@@ -165,7 +165,8 @@ async fn what_is_final_cannot_be_changed() {
 async fn other_tables_hold_only_what_makes_sense() {
     let (_database, raw) = populated().await;
     for sql in [
-        "INSERT INTO meta VALUES (2, 0)",
+        "INSERT INTO meta VALUES (2, 0, 0)",
+        "UPDATE meta SET served_until = last_committed + 1",
         "INSERT INTO principals VALUES ('x', 'authority', 'x', 0)",
         "INSERT INTO principals VALUES ('authority', 'agent', 'x', 0)",
         "INSERT INTO tokens SELECT 'x', id, 0 FROM principals",

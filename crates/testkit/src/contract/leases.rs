@@ -1,7 +1,7 @@
 //! Epochs: they lapse, renew, end and are succeeded; what was bound to them follows.
 
 use holdgate_core::approval::{Binding, Bound, Outcome as Came, Status, TerminalReason};
-use holdgate_core::limits::RUNTIME_LEASE_MS;
+use holdgate_core::limits::{RUN_LEASE_MS, RUNTIME_LEASE_MS};
 use holdgate_core::requirement::Decision;
 use holdgate_core::{Approval, Refusal};
 use holdgate_store::{Answer, Op, Outcome, RuntimeKind};
@@ -94,6 +94,7 @@ pub async fn a_starting_gateway_ends_its_own_earlier_epoch_only(backend: &dyn Ba
 /// A caller could not renew while no gateway ran, so it gets one full lease; who was gone before stays gone.
 pub async fn a_starting_gateway_spares_the_living_and_revives_nobody(backend: &dyn Backend) {
     let mut stage = Stage::set(backend).await;
+    stage.gateway("here").await;
     let gone = stage.caller(&stage.agent).await;
     let of_gone = stage.ask(&gone, "t:1").await;
     stage.clock.advance(RUNTIME_LEASE_MS - 10);
@@ -102,10 +103,13 @@ pub async fn a_starting_gateway_spares_the_living_and_revives_nobody(backend: &d
     stage.clock.advance(20);
     let of_alive = stage.ask(&alive, "t:2").await;
 
-    stage.clock.advance(10 * RUNTIME_LEASE_MS);
+    stage.clock.advance(5 * RUNTIME_LEASE_MS);
+    // A start that fails has written something before it did; that spoils nothing for the next.
     stage.reopen().await;
-    // A gateway writes other things before its epoch begins.
-    stage.admit(&stage.reviewer, "token of reviewer, changed").await;
+    stage.admit(&stage.reviewer, "changed").await;
+    stage.clock.advance(5 * RUNTIME_LEASE_MS);
+    stage.reopen().await;
+    stage.admit(&stage.reviewer, "changed again").await;
     stage.gateway("here").await;
     let now = stage.store().now();
     assert_eq!(stage.seen(&of_alive.id).await.bound, Bound::Live);
@@ -114,6 +118,20 @@ pub async fn a_starting_gateway_spares_the_living_and_revives_nobody(backend: &d
     approval(stage.vote(&of_alive, Decision::AllowOnce).await);
     is_cancelled(&stage, &of_gone, TerminalReason::CallerLost).await;
     assert_eq!(refusal(stage.renew(&gone, &stage.agent).await), Refusal::EpochLapsed);
+}
+
+/// A run that owned the file by itself, without a gateway, and crashed is not taken for one that is cut off.
+pub async fn a_starting_gateway_spares_no_lease_that_was_taken_without_one(backend: &dyn Backend) {
+    let mut stage = Stage::set(backend).await;
+    stage.gateway("here").await;
+    stage.clock.advance(1);
+    stage.reopen().await;
+    let (run, _) = stage.held_run("run_1").await;
+    stage.clock.advance(RUN_LEASE_MS);
+    stage.reopen().await;
+    stage.gateway("here").await;
+    let now = stage.store().now();
+    assert!(!stage.store().run(&run).await.unwrap().unwrap().is_held(now));
 }
 
 /// Only what could not renew is spared: not what lapsed while the store was open and a gateway ran.

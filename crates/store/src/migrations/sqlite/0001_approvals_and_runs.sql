@@ -5,9 +5,12 @@
 CREATE TABLE meta (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     -- The authority's time never falls behind this.
-    last_committed INTEGER NOT NULL
+    last_committed INTEGER NOT NULL,
+    -- The last commit made while a gateway was at work, with whom others could renew their leases.
+    served_until INTEGER NOT NULL,
+    CHECK ((served_until <= last_committed) IS TRUE)
 ) STRICT;
-INSERT INTO meta (id, last_committed) VALUES (1, 0);
+INSERT INTO meta (id, last_committed, served_until) VALUES (1, 0, 0);
 
 CREATE TABLE principals (
     id TEXT NOT NULL PRIMARY KEY,
