@@ -1,5 +1,7 @@
 //! The client's tests: against a server that misbehaves on purpose, and against a real gateway.
 
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 mod lost;
 mod parity;
 mod scripted;
