@@ -57,8 +57,14 @@ fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> Code {
     result.unwrap_err().code().expect("it is the authority that refuses")
 }
 
-/// Asks, is answered, claims and settles; with everybody else trying what they may not. Tells what happened.
+/// Everything that can become of requests, with everybody trying what they may not. Tells what happened.
 async fn approvals(cast: &Cast, way: &str) -> Vec<String> {
+    let (id, asked) = asks(cast, way).await;
+    [asked, answers(cast, &id).await, withdraws(cast, way).await].concat()
+}
+
+/// Asks, reads and lists. Answers the request's id.
+async fn asks(cast: &Cast, way: &str) -> (String, Vec<String>) {
     let Cast { operator, agent, other } = cast;
     let mut told = Vec::new();
     let mut tell = |what: &str, how: String| told.push(format!("{what}: {how}"));
@@ -90,36 +96,52 @@ async fn approvals(cast: &Cast, way: &str) -> Vec<String> {
         format!("{:?}", agent.wait(&id, Duration::from_millis(20)).await.unwrap().status),
     );
 
-    let shown = operator.get(&id).await.unwrap();
+    (id, told)
+}
+
+/// Answers, claims and settles.
+async fn answers(cast: &Cast, id: &str) -> Vec<String> {
+    let Cast { operator, agent, .. } = cast;
+    let mut told = Vec::new();
+    let mut tell = |what: &str, how: String| told.push(format!("{what}: {how}"));
+    let shown = operator.get(id).await.unwrap();
     let allow = || answer(&shown, Decision::AllowOnce);
-    tell("the agent decides", format!("{:?}", refusal(agent.decide(&id, allow()).await)));
+    tell("the agent decides", format!("{:?}", refusal(agent.decide(id, allow()).await)));
     let stale = Decide { digest: "0".repeat(64), ..allow() };
-    tell("a stale digest", format!("{:?}", refusal(operator.decide(&id, stale).await)));
+    tell("a stale digest", format!("{:?}", refusal(operator.decide(id, stale).await)));
     let early = MakeClaim { claim_id: "c1".to_owned(), digest: shown.digest.clone(), fence: None };
-    tell("an early claim", format!("{:?}", refusal(agent.claim(&id, early.clone()).await)));
+    tell("an early claim", format!("{:?}", refusal(agent.claim(id, early.clone()).await)));
 
     let (waited, decided) =
-        tokio::join!(agent.wait(&id, Duration::from_secs(20)), operator.decide(&id, allow()));
+        tokio::join!(agent.wait(id, Duration::from_secs(20)), operator.decide(id, allow()));
     tell("decided", format!("{} {:?}", decided.unwrap().applied, waited.unwrap().status));
-    tell("the same answer", operator.decide(&id, allow()).await.unwrap().applied.to_string());
-    let Err(Error::Problem(lost)) = operator.decide(&id, answer(&shown, Decision::Deny)).await else {
+    tell("the same answer", operator.decide(id, allow()).await.unwrap().applied.to_string());
+    let Err(Error::Problem(lost)) = operator.decide(id, answer(&shown, Decision::Deny)).await else {
         panic!()
     };
     tell("another answer", format!("{:?} {:?}", lost.code, lost.approval.unwrap().decision));
 
-    tell("claimed", agent.claim(&id, early.clone()).await.unwrap().claim_id);
-    tell("claimed again", agent.claim(&id, early.clone()).await.unwrap().claim_id);
+    tell("claimed", agent.claim(id, early.clone()).await.unwrap().claim_id);
+    tell("claimed again", agent.claim(id, early.clone()).await.unwrap().claim_id);
     let second = MakeClaim { claim_id: "c2".to_owned(), ..early };
-    tell("a second claim", format!("{:?}", refusal(agent.claim(&id, second).await)));
+    tell("a second claim", format!("{:?}", refusal(agent.claim(id, second).await)));
     let settle = |id: &str| Settle {
         claim_id: id.to_owned(),
         outcome: SettledOutcome::Failed,
         detail: Some("exit 1".to_owned()),
     };
-    tell("settled by name of another", format!("{:?}", refusal(agent.settle(&id, settle("c2")).await)));
-    let settled = agent.settle(&id, settle("c1")).await.unwrap();
+    tell("settled by name of another", format!("{:?}", refusal(agent.settle(id, settle("c2")).await)));
+    let settled = agent.settle(id, settle("c1")).await.unwrap();
     tell("settled", format!("{:?}", settled.receipt.map(|receipt| (receipt.outcome, receipt.detail))));
 
+    told
+}
+
+/// Calls a request off, answers it too late, and asks for what does not exist.
+async fn withdraws(cast: &Cast, way: &str) -> Vec<String> {
+    let Cast { operator, agent, other } = cast;
+    let mut told = Vec::new();
+    let mut tell = |what: &str, how: String| told.push(format!("{what}: {how}"));
     let withdrawn = agent.create(ask(way, "d"), None).await.unwrap().approval;
     tell(
         "another agent cancels",
