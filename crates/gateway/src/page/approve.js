@@ -8,7 +8,7 @@ const first = JSON.parse(byId('record').textContent);
 const csrf = document.querySelector('meta[name="csrf"]').content;
 const { id, digest } = main.dataset;
 const path = `/v1/approvals/${encodeURIComponent(id)}`;
-const [deny, allow, reason, hint, note] = ['deny', 'allow-once', 'reason', 'hint', 'note'].map(byId);
+const [deny, allow, reason, hint, note, now] = ['deny', 'allow-once', 'reason', 'hint', 'note', 'now'].map(byId);
 
 const ARM_MS = 500;
 const WAIT_MS = 25_000;
@@ -202,6 +202,8 @@ function replace(parent, children) {
 function controls() {
   if (!deny) return;
   const open = state === 'pending';
+  // The status may be far above the buttons: what they wait for is also said beside them.
+  now.textContent = ['resolving', 'connection-error'].includes(state) ? title() : '';
   deny.disabled = !open;
   reason.disabled = !open && state !== 'loading';
   if (!allow) return;
@@ -256,8 +258,8 @@ async function follow() {
 
 function accept(next) {
   record = next;
-  const now = stateOf(record, sent, watched);
-  if (now !== 'pending') return void show(now);
+  const outcome = stateOf(record, sent, watched);
+  if (outcome !== 'pending') return void show(outcome);
   watched = true;
   if (state === 'pending' || state === 'loading') return;
   if (sent?.lost.has(sent.decision)) note.textContent = 'Your answer has not been recorded. Please answer again.';

@@ -10,7 +10,7 @@ use holdgate_core::requirement::Decision;
 use holdgate_wire::Approval;
 use maud::{Markup, PreEscaped, html};
 
-use super::text::{line_count, verbatim};
+use super::text::{line_count, sentence, verbatim};
 
 /// What the status line says before the module has anything newer.
 pub(super) fn status_title(approval: &Approval) -> &'static str {
@@ -35,7 +35,7 @@ pub(super) fn card(approval: &Approval, now_ms: i64) -> Markup {
                     div id="status-detail" {}
                     ol id="progress" hidden {}
                 }
-                div.part { h1.verbatim { (verbatim(&approval.presentation.headline)) } }
+                div.part { h1.verbatim { (sentence(&approval.presentation.headline)) } }
                 (about(approval, now_ms))
                 (flags(approval))
                 div.part { (action(approval)) }
@@ -119,7 +119,7 @@ fn flags(approval: &Approval) -> Markup {
                                 stroke-linecap="round" stroke-linejoin="round" aria-hidden="true" {
                                 path d="M12 3.5 22 20.5H2Z M12 10v4.5 M12 17.4v.1" {}
                             }
-                            span.verbatim { (verbatim(flag)) }
+                            span.verbatim { (sentence(flag)) }
                         }
                     }
                 }
@@ -212,6 +212,7 @@ fn decide(approval: &Approval) -> Markup {
     let may_allow = approval.requirement.allowed_decisions.contains(&Decision::AllowOnce);
     html! {
         div.decide {
+            p #now aria-hidden="true" {}
             p #note role="alert" {}
             @if may_allow { p #hint hidden { "Scroll to the end of the action to approve." } }
             div.pair {

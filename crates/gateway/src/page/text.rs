@@ -35,6 +35,30 @@ pub(super) fn verbatim(text: &str) -> Markup {
     }
 }
 
+/// A sentence of ours on one line, with its one name in code. With more than one pair of backticks in it, which belong together
+/// is for the reader to see.
+pub(super) fn sentence(text: &str) -> Markup {
+    let parts: Vec<_> = text.split('`').collect();
+    html! {
+        @if let [before, name, after] = parts[..] {
+            (one_line(before)) code { (one_line(name)) } (one_line(after))
+        } @else {
+            (one_line(text))
+        }
+    }
+}
+
+fn one_line(text: &str) -> Markup {
+    html! {
+        @for piece in pieces(text) {
+            @match piece {
+                Piece::Plain(text) => (text),
+                Piece::Escape(escape) => span.escape { (escape.text) },
+            }
+        }
+    }
+}
+
 /// How many lines the text has, where a run of line breaks counts as many as it stands for.
 pub(super) fn line_count(text: &str) -> usize {
     let breaks = pieces(text).into_iter().map(|piece| match piece {
@@ -123,6 +147,15 @@ mod tests {
             shown("</span><img src=x onerror=alert(1)>\\u{A}\"'&"),
             "&lt;/span&gt;&lt;img src=x onerror=alert(1)&gt;<span class=\"escape\">\\u{A}</span><br>&quot;'&amp;"
         );
+    }
+
+    #[test]
+    fn a_sentence_sets_its_one_name_in_code_and_stays_on_one_line() {
+        let shown = |text| sentence(text).into_string();
+        assert_eq!(shown("Run `git push` in /srv"), "Run <code>git push</code> in /srv");
+        assert_eq!(shown("Run `a` with `b`"), "Run `a` with `b`");
+        assert_eq!(shown("Run `a"), "Run `a");
+        assert_eq!(shown("a\\u{A}<b>"), "a<span class=\"escape\">\\u{A}</span>&lt;b&gt;");
     }
 
     #[test]

@@ -89,7 +89,9 @@ async fn carry(browser: TcpStream, upstream: &str, line: &watch::Sender<Line>) -
                 let target = bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
                 let target = String::from_utf8_lossy(target);
                 let is_decision = target.starts_with("POST ") && target.contains("/decision ");
-                match line.borrow().to_owned() {
+                // Copied first: a borrow that lives on would block the sender.
+                let now = *line.borrow();
+                match now {
                     Line::LoseReply if is_decision => cuts_on_reply = true,
                     Line::LoseRequest if is_decision => {
                         line.send_replace(Line::Cut);

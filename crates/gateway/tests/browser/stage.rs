@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fantoccini::{Client, Locator};
-use holdgate_testkit::{Persona, TestGateway};
+use holdgate_testkit::gateway::{Persona, TestGateway};
 use serde_json::{Value, json};
 
 use crate::chrome::{Chrome, Window, is_installed};
