@@ -43,7 +43,7 @@ struct Measured {
     steps_per_commit: f64,
     p50_ms: f64,
     p99_ms: f64,
-    rows: Vec<Rows>,
+    rows: Recorded,
 }
 
 async fn through_the_gateway(clients: usize) -> Result<Measured, Failure> {
@@ -97,6 +97,13 @@ async fn approval(agent: &Caller, reviewer: &Caller, client: usize, n: usize) {
     assert_eq!(agent.post(&format!("/v1/approvals/{id}/receipt"), receipt).await.status, 200);
 }
 
+/// What a measured run left in the database.
+struct Recorded {
+    /// Rows that others refer to.
+    runtimes: Vec<Vec<Value>>,
+    approvals: Vec<Rows>,
+}
+
 /// What one approval left behind, table by table.
 struct Rows {
     approval: Vec<Value>,
@@ -104,7 +111,7 @@ struct Rows {
     events: Vec<Vec<Value>>,
 }
 
-fn rows(database: &Path) -> Result<Vec<Rows>, Failure> {
+fn rows(database: &Path) -> Result<Recorded, Failure> {
     let conn = Connection::open(database)?;
     let ids: Vec<String> = conn
         .prepare("SELECT id FROM approvals ORDER BY created_at LIMIT 20000")?
@@ -116,6 +123,7 @@ fn rows(database: &Path) -> Result<Vec<Rows>, Failure> {
         let rows = statement.query_map([id], |row| (0..columns).map(|column| row.get(column)).collect())?;
         rows.collect()
     };
+    let runtimes = table("SELECT * FROM runtimes WHERE epoch <> ?1", "")?;
     let mut all = Vec::with_capacity(ids.len());
     for id in ids {
         all.push(Rows {
@@ -124,11 +132,11 @@ fn rows(database: &Path) -> Result<Vec<Rows>, Failure> {
             events: table("SELECT * FROM approval_events WHERE approval_id = ?1 ORDER BY seq", &id)?,
         });
     }
-    Ok(all)
+    Ok(Recorded { runtimes, approvals: all })
 }
 
 /// Approvals a second when a bare connection writes the same rows, `steps_per_commit` steps at a time.
-fn raw(rows: &[Rows], steps_per_commit: f64) -> Result<f64, Failure> {
+fn raw(recorded: &Recorded, steps_per_commit: f64) -> Result<f64, Failure> {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("raw.db");
     // The same schema, indexes and checks: made by the store itself.
@@ -139,7 +147,10 @@ fn raw(rows: &[Rows], steps_per_commit: f64) -> Result<f64, Failure> {
     })?);
     let mut conn = Connection::open(&path)?;
     conn.pragma_update(None, "synchronous", "full")?;
-    let steps = rows.iter().flat_map(|rows| (0..STEPS).map(move |step| (rows, step)));
+    for runtime in &recorded.runtimes {
+        insert(&conn, "runtimes", runtime)?;
+    }
+    let steps = recorded.approvals.iter().flat_map(|rows| (0..STEPS).map(move |step| (rows, step)));
     let batch = (steps_per_commit.round() as usize).max(1);
     let started = now();
     let mut steps = steps.peekable();
@@ -157,14 +168,8 @@ fn raw(rows: &[Rows], steps_per_commit: f64) -> Result<f64, Failure> {
 
 /// One step's writes: the row, or its update, and the facts of that step.
 fn write(tx: &Connection, rows: &Rows, step: usize) -> rusqlite::Result<()> {
-    let insert = |table: &str, row: &[Value]| -> rusqlite::Result<()> {
-        let marks = vec!["?"; row.len()].join(",");
-        tx.prepare_cached(&format!("INSERT INTO {table} VALUES ({marks})"))?
-            .execute(params_from_iter(row))?;
-        Ok(())
-    };
     if step == 0 {
-        insert("approvals", &rows.approval)?;
+        insert(tx, "approvals", &rows.approval)?;
     } else {
         // The same bytes to the same page: what an update costs does not depend on which of its columns moved.
         let mut update =
@@ -174,13 +179,19 @@ fn write(tx: &Connection, rows: &Rows, step: usize) -> rusqlite::Result<()> {
     // opened | voted, resolved | claimed | settled
     let facts = [0..1, 1..3, 3..4, 4..5];
     for event in rows.events.get(facts[step].clone()).unwrap_or_default() {
-        insert("approval_events", event)?;
+        insert(tx, "approval_events", event)?;
     }
     if step == 1 {
         for vote in &rows.votes {
-            insert("approval_votes", vote)?;
+            insert(tx, "approval_votes", vote)?;
         }
     }
+    Ok(())
+}
+
+fn insert(conn: &Connection, table: &str, row: &[Value]) -> rusqlite::Result<()> {
+    let marks = vec!["?"; row.len()].join(",");
+    conn.prepare_cached(&format!("INSERT INTO {table} VALUES ({marks})"))?.execute(params_from_iter(row))?;
     Ok(())
 }
 

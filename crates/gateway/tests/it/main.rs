@@ -1,5 +1,7 @@
 //! The gateway over real HTTP and a real store, spoken to by people, agents and strangers.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod access;
 mod attacks;
 mod contract;

@@ -1,15 +1,12 @@
 //! Opening: one owner, nothing that is not Holdgate's, nothing newer; and then nothing is touched.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Command, Stdio};
 
-use holdgate_core::Digest;
 use holdgate_store::sqlite::{OpenOptions, SqliteStore, owner_of};
-use holdgate_store::{Credential, Owner, Store as _, StoreError};
+use holdgate_store::{Owner, StoreError};
 
-use crate::stage::{Database, agent, clock, populate};
+use crate::stage::{Database, clock, populate};
 
 fn refusal(database: &Database) -> String {
     database.try_open().err().expect("it must not open").to_string()
@@ -75,47 +72,6 @@ fn an_owner_that_has_not_said_who_it_is_still_owns() {
     fs::write(&sidecar, r#"{"pid":1,"url":"http://gone"}"#).unwrap();
     assert_eq!(owner_of(&database.path()), None);
     database.try_open().unwrap();
-}
-
-/// The lock is the kernel's: however an owner ends, its file is free, and what it was told is durable is there.
-#[tokio::test]
-async fn an_owner_that_is_killed_frees_its_file() {
-    let database = Database::new();
-    let mut owner = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "opening::the_owner_that_is_killed", "--ignored", "--nocapture"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    writeln!(owner.stdin.as_mut().unwrap(), "{}", database.path().display()).unwrap();
-    let said = BufReader::new(owner.stdout.take().unwrap()).lines().map(Result::unwrap);
-    assert!(said.into_iter().any(|line| line.ends_with("it is mine")));
-    match database.try_open() {
-        Err(StoreError::Owned { owner: told, .. }) => assert_eq!(told, Owner { pid: owner.id(), url: None }),
-        _ => panic!("two processes own it"),
-    }
-    owner.kill().unwrap();
-    owner.wait().unwrap();
-    let store = database.try_open().unwrap();
-    let token = Credential::Token(Digest::of(b"agent"));
-    assert_eq!(store.credential(token).await.unwrap().unwrap().id, agent());
-}
-
-/// No test of its own: the process that [`an_owner_that_is_killed_frees_its_file`] starts and kills.
-#[tokio::test]
-#[ignore = "started by another test"]
-async fn the_owner_that_is_killed() {
-    let mut path = String::new();
-    std::io::stdin().read_line(&mut path).unwrap();
-    if path.is_empty() {
-        return;
-    }
-    let options = OpenOptions { path: path.trim_end().into(), clock: clock() };
-    let store = SqliteStore::open(options).unwrap();
-    populate(&*store).await;
-    println!("it is mine");
-    // Until it is killed, or the test that started it has ended.
-    let _ = std::io::stdin().read_line(&mut path);
 }
 
 #[cfg(unix)]
