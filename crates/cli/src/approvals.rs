@@ -17,7 +17,7 @@ use holdgate_wire::{Approval, ApprovalPage, Decide, ListApprovals};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
-use crate::connect::{Connection, Serves, Target, WithoutGateway, connect};
+use crate::connect::{Serves, Target, WithoutGateway, connect};
 use crate::exec::timeout;
 use crate::exit::{Exit, Failure, say};
 use crate::home::Identity;
@@ -26,7 +26,7 @@ use crate::table::{Cell, Table};
 use crate::when;
 
 /// How long one wait lasts before the home is looked at again: its gateway may have moved.
-const WAIT: Duration = Duration::from_secs(30);
+const WAIT: Duration = Duration::from_secs(5);
 /// The pause before a home without a gateway is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -241,35 +241,44 @@ fn lost(failure: Failure) -> Failure {
 async fn wait(target: &Target, id: &str, timeout: Option<Duration>, json: bool) -> Result<Exit, Failure> {
     let until = timeout.map(|timeout| Instant::now() + timeout);
     let left = || until.map_or(WAIT, |until| until.saturating_duration_since(Instant::now()));
-    let mut last: Option<Approval> = None;
+    let mut has_seen_it = false;
     loop {
-        match look(target, id, left().min(WAIT), last.is_none()).await {
-            Ok(approval) if approval.is_terminal() || left().is_zero() => return waited(&approval, json),
-            Ok(approval) => last = Some(approval),
+        let wait = if has_seen_it { left().min(WAIT) } else { Duration::ZERO };
+        match look(target, id, wait).await {
+            Ok((approval, _)) if approval.is_terminal() || left().is_zero() => {
+                return waited(&approval, json);
+            }
+            Ok((approval, by)) => {
+                if !has_seen_it {
+                    let place = by.as_ref().map_or(String::new(), |url| format!(" at {url}"));
+                    say(&format!("waiting{place} for {id}: {}", approval.presentation.headline));
+                }
+                has_seen_it = true;
+                if by.is_some() {
+                    continue;
+                }
+            }
             // Once it has been seen it is waited for, whether or not its gateway is there.
-            Err(failure) if failure.exit == Exit::Unreachable && last.is_some() && !left().is_zero() => {}
+            Err(failure) if failure.exit == Exit::Unreachable && has_seen_it && !left().is_zero() => {}
             Err(failure) => return Err(failure),
         }
         sleep(left().min(LOOK_AGAIN)).await;
     }
 }
 
-/// Reads the record, waiting for its end as long as a gateway does the waiting.
-async fn look(target: &Target, id: &str, wait: Duration, is_first: bool) -> Result<Approval, Failure> {
-    let Connection { authority, serves } = connect(target, Identity::Operator, WithoutGateway::Open).await?;
-    let found = match &serves {
-        Serves::Here(_) => authority.get(id).await,
-        Serves::Gateway { .. } if is_first => match authority.get(id).await {
-            Ok(pending) if !pending.is_terminal() => {
-                say(&format!("waiting for {id}: {}", pending.presentation.headline));
-                authority.wait(id, wait).await
-            }
-            found => found,
-        },
-        Serves::Gateway { .. } => authority.wait(id, wait).await,
+/// Reads the record. A gateway, whose address is answered too, waits for its end for so long.
+async fn look(target: &Target, id: &str, wait: Duration) -> Result<(Approval, Option<String>), Failure> {
+    let connection = connect(target, Identity::Operator, WithoutGateway::Open).await?;
+    let url = match &connection.serves {
+        Serves::Gateway { url } => Some(url.clone()),
+        Serves::Here(_) => None,
     };
-    Connection { authority, serves }.close().await;
-    found.map_err(|error| about(id, error.into()))
+    let found = match &url {
+        Some(_) if !wait.is_zero() => connection.authority.wait(id, wait).await,
+        _ => connection.authority.get(id).await,
+    };
+    connection.close().await;
+    Ok((found.map_err(|error| about(id, error.into()))?, url))
 }
 
 fn waited(approval: &Approval, json: bool) -> Result<Exit, Failure> {

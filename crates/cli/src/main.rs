@@ -4,6 +4,7 @@
 
 mod approvals;
 mod connect;
+mod demo;
 mod digest;
 mod environment;
 mod exec;
@@ -52,6 +53,7 @@ enum Command {
     Serve(serve::Arguments),
     Approvals(approvals::Arguments),
     Exec(exec::Arguments),
+    Demo(demo::Arguments),
     /// Identify requests: JSON lines in, their ids and digests out
     Digest,
 }
@@ -59,19 +61,24 @@ enum Command {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let json = arguments.json;
-    let ended = start_logging(matches!(arguments.command, Command::Serve(_))).map_err(Failure::from).and_then(|()| {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
-        let ended = runtime.block_on(run(arguments));
-        runtime.shutdown_timeout(LINGER);
-        ended
-    });
+    let ended =
+        start_logging(matches!(arguments.command, Command::Serve(_))).map_err(Failure::from).and_then(|()| {
+            let runtime =
+                tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
+            let ended = runtime.block_on(run(arguments));
+            runtime.shutdown_timeout(LINGER);
+            ended
+        });
     ended.unwrap_or_else(|failure| report(&failure, json).into())
 }
 
 async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let target = || -> anyhow::Result<Target> {
         let url = arguments.url.clone().filter(|url| !url.is_empty());
-        Ok(Target { url, home: Home::at(arguments.home.clone().filter(|home| !home.as_os_str().is_empty()))? })
+        Ok(Target {
+            url,
+            home: Home::at(arguments.home.clone().filter(|home| !home.as_os_str().is_empty()))?,
+        })
     };
     let json = arguments.json;
     Ok(match arguments.command {
@@ -81,6 +88,7 @@ async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             let connection = connect::connect(&target()?, Identity::Agent, WithoutGateway::GiveUp).await?;
             exec::run(connection.authority, exec, environment::variables()).await
         }
+        Command::Demo(demo) => demo::run(target, demo, json).await?,
         Command::Digest => digest::run(std::io::stdin().lock(), std::io::stdout().lock())?.into(),
     })
 }
@@ -100,7 +108,8 @@ fn report(failure: &Failure, json: bool) -> Exit {
 fn start_logging(is_gateway: bool) -> anyhow::Result<()> {
     let default = if is_gateway { "warn,holdgate=info" } else { "off" };
     let filter = match environment::log_filter()? {
-        Some(filter) => EnvFilter::try_new(&filter).with_context(|| format!("HOLDGATE_LOG: {filter:?} is no filter, like info or holdgate=debug"))?,
+        Some(filter) => EnvFilter::try_new(&filter)
+            .with_context(|| format!("HOLDGATE_LOG: {filter:?} is no filter, like info or holdgate=debug"))?,
         None => EnvFilter::new(default),
     };
     tracing_subscriber::fmt()
