@@ -1,0 +1,75 @@
+//! The demo's own gateway: a temporary home, a free port, in this process.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use holdgate_authority::{Role, Service};
+use holdgate_gateway::Gateway;
+use holdgate_store::clock::SystemClock;
+use holdgate_store::sqlite::{OpenOptions, SqliteStore};
+use holdgate_store::{Store, mint};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::home::Home;
+
+/// A gateway that serves until it is stopped.
+pub struct OwnGateway {
+    pub home: Home,
+    pub url: String,
+    store: Arc<SqliteStore>,
+    stop: oneshot::Sender<()>,
+    serving: JoinHandle<std::io::Result<()>>,
+}
+
+impl OwnGateway {
+    /// Makes a home that nobody else has and serves it.
+    ///
+    /// # Errors
+    /// What cannot be made, or no free port.
+    pub async fn start() -> anyhow::Result<Self> {
+        let dir = std::env::temp_dir().join(short_name(&mint::name("holdgate-demo")));
+        // Not recursive: a directory that exists is somebody else's.
+        let made = DirBuilder::new().mode(0o700).create(&dir);
+        made.with_context(|| format!("cannot make the demo's home {}", dir.display()))?;
+        let home = Home::at(Some(dir))?;
+        let options = OpenOptions { path: home.database(), clock: Arc::new(SystemClock::new()) };
+        let store = SqliteStore::open(options)?;
+        home.provision(&*store).await?;
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("there is no free port")?;
+        let url = format!("http://{}", listener.local_addr()?);
+        store.set_owner_url(&url)?;
+        let as_store: Arc<dyn Store> = store.clone();
+        let role = Role::Gateway { instance: "demo".to_owned(), url: url.clone() };
+        let service = Service::start(as_store, role).await?;
+        let (stop, stopped) = oneshot::channel();
+        let gateway = Gateway { service, metrics: None };
+        let serving = tokio::spawn(holdgate_gateway::run(listener, gateway, async {
+            // Stopped or dropped: either way it is over.
+            let _ = stopped.await;
+        }));
+        Ok(Self { home, url, store, stop, serving })
+    }
+
+    /// Stops serving and lets go of the database.
+    ///
+    /// # Errors
+    /// The gateway had failed.
+    pub async fn stop(self) -> anyhow::Result<()> {
+        // It may have ended by itself, which the next line tells.
+        let _ = self.stop.send(());
+        let served = self.serving.await.context("the gateway broke down")?;
+        self.store.close().await;
+        served.context("the gateway failed")
+    }
+}
+
+/// The prefix and the last digits, which are random: a path that people copy is better short.
+fn short_name(minted: &str) -> String {
+    const DIGITS: usize = 10;
+    let (prefix, digits) = minted.rsplit_once('_').unwrap_or(("holdgate-demo", minted));
+    format!("{prefix}-{}", &digits[digits.len().saturating_sub(DIGITS)..])
+}
