@@ -124,6 +124,7 @@ function clock(ms) {
 }
 
 function title() {
+  if (state === 'connection-error' && sent?.lost.size > 0) return 'No reply yet: the outcome is not known';
   return state === 'elsewhere' ? `Answered elsewhere: ${ENDED[record.status]}` : TITLES[state];
 }
 
@@ -142,9 +143,9 @@ function details() {
     return [line(link, ' to see where this approval stands.')];
   }
   if (!(state in ENDED) && state !== 'elsewhere') return [];
-  const at = record.resolvedAtMs ? `, ${clock(record.resolvedAtMs)}` : '';
-  if (record.terminalReason !== 'user') return [line((WHY[record.terminalReason] ?? 'It ended without an answer.') + at)];
-  const lines = [line('By ', ...verbatim(record.resolver?.label ?? 'a reviewer'), at,
+  const at = record.resolvedAtMs ? clock(record.resolvedAtMs) : '';
+  if (record.terminalReason !== 'user') return [line(WHY[record.terminalReason] ?? 'It ended without an answer.', ` ${at}`)];
+  const lines = [line('By ', ...verbatim(record.resolver?.label ?? 'a reviewer'), `, ${at}`,
     sent && state !== 'elsewhere' ? ', from this page' : '')];
   const said = record.votes.at(-1)?.reason;
   if (said) lines.push(element('p', 'said verbatim', ...verbatim(said)));
@@ -168,7 +169,7 @@ function progress() {
   const end = step(receipt.outcome, element('span', 'outcome', said), ` ${clock(receipt.atMs)}`);
   if (receipt.detail) end.append(element('div', 'detail verbatim', ...verbatim(receipt.detail)));
   if (receipt.outcome === 'unknown') {
-    end.append(element('div', 'detail', 'It started and never reported an end. Check what it did; it is not run again by itself.'));
+    end.append(element('div', 'detail', 'Check what it did: it is not run again by itself.'));
   }
   return [step('done', `Picked up ${clock(claim.atMs)}`), end];
 }

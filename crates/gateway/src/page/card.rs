@@ -193,7 +193,10 @@ fn fine_print(approval: &Approval, is_pending: bool) -> Markup {
             }
         }
         div.part.fine.last {
-            p { "Your answer counts for exactly this action: " code { (approval.digest) } }
+            p {
+                @if is_pending { "Your answer counts for exactly this action: " } @else { "Digest of the action: " }
+                code { (approval.digest) }
+            }
             p { "Approval " code.verbatim { (verbatim(&approval.id)) } }
         }
         @if is_pending {

@@ -105,6 +105,10 @@ async fn a_hidden_page_is_locked_and_reads_again_when_it_is_seen() {
         let record = stage.ask_simply().await;
         stage.review(&record).await;
         stage.until("pending").await;
+        // Registered after the page's own listener, so it notes what that has done.
+        let note = "(() => { window.seen = []; document.addEventListener('visibilitychange', () => \
+            window.seen.push([document.visibilityState, document.getElementById('deny').disabled])); return null; })()";
+        stage.value(note).await;
         let first = stage.page.window().await.expect("there is a window");
         let other = stage.page.new_window(true).await.expect("a tab opens");
         stage.page.switch_to_window(other.handle).await.expect("the new tab is shown");
@@ -112,6 +116,7 @@ async fn a_hidden_page_is_locked_and_reads_again_when_it_is_seen() {
         stage.page.switch_to_window(first).await.expect("the first tab is shown");
         stage.until("elsewhere").await;
         assert_eq!(stage.attr("data-outcome").await, "denied");
+        assert_eq!(stage.value("window.seen[0]").await, json!(["hidden", true]));
     })
     .await;
 }

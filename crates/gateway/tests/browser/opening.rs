@@ -45,6 +45,8 @@ async fn an_approval_that_does_not_exist_looks_like_any_other_until_sign_in() {
         assert_eq!(seen[0], seen[1]);
         stage.sign_in(Persona::Reviewer.name()).await;
         stage.until("not-found").await;
+        stage.open("nothing-like-an-id").await;
+        stage.until("not-found").await;
         stage.picture("not-found").await;
     })
     .await;
