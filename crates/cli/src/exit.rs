@@ -27,6 +27,10 @@ pub enum Exit {
     Unreachable = 7,
     /// Still pending.
     Pending = 8,
+    /// Another process holds the run.
+    Held = 9,
+    /// The command was not run.
+    NotRun = 77,
 }
 
 impl From<Exit> for ExitCode {

@@ -106,7 +106,12 @@ impl Home {
         builder.recursive(true).mode(0o700);
         builder.create(&self.dir).with_context(|| {
             format!("cannot make the home directory {}; name another with --home DIR", self.dir.display())
-        })
+        })?;
+        if mode(&self.dir).is_some_and(|mode| mode & 0o022 != 0) {
+            let dir = self.dir.display();
+            say(&format!("warning: other users can replace files in {dir}; run chmod 700 on it"));
+        }
+        Ok(())
     }
 
     /// The identity's token.
@@ -194,14 +199,14 @@ fn write_private(path: &Path, secret: &str) -> std::io::Result<()> {
 }
 
 fn warn_if_open(path: &Path) {
-    let Ok(metadata) = fs::metadata(path) else { return };
-    let mode = metadata.permissions().mode() & 0o777;
-    if mode & 0o077 != 0 {
-        say(&format!(
-            "warning: {} can be read by other users (mode {mode:03o}); run chmod 600 on it",
-            path.display()
-        ));
+    if let Some(mode) = mode(path).filter(|mode| mode & 0o077 != 0) {
+        let path = path.display();
+        say(&format!("warning: {path} can be read by other users (mode {mode:03o}); run chmod 600 on it"));
     }
+}
+
+fn mode(path: &Path) -> Option<u32> {
+    fs::metadata(path).ok().map(|metadata| metadata.permissions().mode() & 0o777)
 }
 
 #[cfg(test)]
