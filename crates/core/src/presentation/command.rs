@@ -62,7 +62,9 @@ fn argv_command(facts: &mut Facts, argv: Option<&Value>) -> Result<Shown, NotPre
     let argv = arguments(argv)?;
     let shown = command_line(&argv)?;
     facts.push_bounded("Command".to_owned(), shown.clone());
-    for (index, argument) in argv.iter().enumerate() {
+    // Plain words are borders enough. As soon as one argument is more than a word, each is told by itself as well.
+    let is_plain = argv.iter().all(|argument| is_word(argument));
+    for (index, argument) in argv.iter().enumerate().filter(|_| !is_plain) {
         // Bounded by the command, of which it is a part.
         let argument = within(argument, Quote::Double, usize::MAX).map_err(too_long)?;
         facts.push_bounded(format!("Argument {index}"), argument);
@@ -224,8 +226,12 @@ fn command_line(argv: &[&str]) -> Result<String, NotPresentable> {
 
 /// Quotes what a shell, or an eye, might not take for one word.
 fn shell_quote(argument: &str) -> Quote {
-    let is_word = |b: u8| b.is_ascii_alphanumeric() || b"_./:=@%+,-".contains(&b);
-    if !argument.is_empty() && argument.bytes().all(is_word) { Quote::None } else { Quote::Single }
+    if is_word(argument) { Quote::None } else { Quote::Single }
+}
+
+fn is_word(argument: &str) -> bool {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"_./:=@%+,-".contains(&b);
+    !argument.is_empty() && argument.bytes().all(is_plain)
 }
 
 fn too_long(over: Overflow) -> NotPresentable {

@@ -192,6 +192,8 @@ fn inputs(input: Option<&Value>) -> String {
 
 fn headline_scalar(value: &Value) -> Option<String> {
     match value {
+        // A text of several lines is read where it is laid out, not in one line.
+        Value::String(text) if text.contains('\n') => None,
         Value::String(text) => within(text, Quote::Double, HEADLINE_NAME).ok(),
         Value::Null | Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
         Value::Array(_) | Value::Object(_) => None,

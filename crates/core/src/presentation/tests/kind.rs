@@ -73,7 +73,6 @@ fn known_fields_of_another_type_and_unknown_fields_are_shown_by_path() {
     );
     let expected = [
         ("Command", "x"),
-        ("Argument 0", r#""x""#),
         ("executable.bytes", r#""12""#),
         ("executable.mode", "null"),
         ("executable.path", "7"),
@@ -258,9 +257,17 @@ fn a_command_over_its_limit_is_refused_and_at_the_limit_it_is_whole() {
 }
 
 #[test]
-fn many_arguments_within_the_limit_are_each_shown() {
-    let argv = vec!["x"; COMMAND_DISPLAY_LIMIT / 2];
-    assert_eq!(shown(Kind::Exec, json!({ "argv": argv })).facts.len(), argv.len() + 1);
+fn arguments_are_told_one_by_one_as_soon_as_one_is_more_than_a_word() {
+    let mut argv = vec!["x"; COMMAND_DISPLAY_LIMIT / 2 - 2];
+    assert_eq!(shown(Kind::Exec, json!({ "argv": argv })).facts.len(), 1, "the command says it all");
+    argv.push("a b");
+    assert_eq!(shown(Kind::Exec, json!({ "argv": argv })).facts.len(), 1 + argv.len());
+}
+
+#[test]
+fn a_headline_repeats_no_text_of_several_lines() {
+    let shown = shown(Kind::Tool, json!({ "toolName": "t", "input": { "notes": "a\nb", "version": "1" } }));
+    assert_eq!(shown.headline, "Call tool `t` with version \"1\" and 1 more");
 }
 
 #[test]
