@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn a_narrow_screen_shortens_one_column_only() {
         let text = table().render(Screen { width: Some(34), has_colour: false });
-        assert_eq!(text.lines().nth(1), Some("apr_1   Run `cargo publis…  9m"));
+        assert_eq!(text.lines().nth(1), Some("apr_1   Run `cargo publish …  9m"));
         assert!(text.lines().all(|line| columns(line) <= 34), "{text}");
     }
 }
