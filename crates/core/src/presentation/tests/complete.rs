@@ -79,7 +79,10 @@ proptest! {
         prop_assert_eq!(shell_words(shown.command_text.as_deref().unwrap()), argv.as_slice());
         prop_assert_eq!(shown.facts[0].text.as_str(), shown.command_text.as_deref().unwrap());
         let each = shown.facts[1..].iter().map(|fact| decode(&fact.text[1..fact.text.len() - 1], Quote::Double));
-        prop_assert_eq!(each.collect::<Vec<_>>(), argv);
+        let each: Vec<_> = each.collect();
+        // The command alone says it all when every argument stands in it as it is.
+        let is_plain = !argv.contains(&String::new()) && argv.join(" ") == shown.facts[0].text;
+        prop_assert!(if is_plain && each.is_empty() { true } else { each == argv }, "{:?}", each);
     }
 
     #[test]

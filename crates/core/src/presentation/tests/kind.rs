@@ -258,7 +258,7 @@ fn a_command_over_its_limit_is_refused_and_at_the_limit_it_is_whole() {
 
 #[test]
 fn arguments_are_told_one_by_one_as_soon_as_one_is_more_than_a_word() {
-    let mut argv = vec!["x"; COMMAND_DISPLAY_LIMIT / 2 - 2];
+    let mut argv = vec!["x"; COMMAND_DISPLAY_LIMIT / 2 - 4];
     assert_eq!(shown(Kind::Exec, json!({ "argv": argv })).facts.len(), 1, "the command says it all");
     argv.push("a b");
     assert_eq!(shown(Kind::Exec, json!({ "argv": argv })).facts.len(), 1 + argv.len());
