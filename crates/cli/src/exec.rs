@@ -16,6 +16,8 @@ mod gate;
 mod operand;
 mod script;
 mod signals;
+#[cfg(test)]
+mod tests;
 pub mod timeout;
 
 use std::ffi::OsString;
@@ -26,6 +28,7 @@ use std::time::Duration;
 
 use holdgate_authority::{Authority, Error};
 use holdgate_core::approval::Status;
+use holdgate_core::presentation::visible;
 use holdgate_wire::Approval;
 use holdgate_wire::request::SettledOutcome;
 use rustix::process::Signal;
@@ -36,7 +39,7 @@ use environment::Environment;
 use epoch::Epoch;
 use freeze::{Frozen, Invocation};
 use gate::{Gate, PARTING, Question};
-use signals::Signals;
+use signals::{CAUGHT, Signals};
 
 /// Exit code: the command did not run.
 const NOT_RUN: u8 = 77;
@@ -88,7 +91,18 @@ pub async fn run(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> ExitCode {
     let environment = Environment::for_child(variables);
-    let code = match attempt(authority, arguments, environment).await {
+    hide_our_environment();
+    let attempted = match Signals::listen(&CAUGHT) {
+        Ok(mut signals) => attempt(authority, arguments, environment, &mut signals).await,
+        Err(error) => Err(error.into()),
+    };
+    let code = exit_code(attempted);
+    ExitCode::from(code)
+}
+
+/// The exit code, and on stderr why nothing ran.
+fn exit_code(attempted: Result<u8, NotRun>) -> u8 {
+    match attempted {
         Ok(code) => code,
         Err(NotRun::Unreachable(error)) => {
             say(&format!("not run: {error}"));
@@ -102,14 +116,16 @@ pub async fn run(
             say("not run: stopped while waiting");
             u8::try_from(128 + signal.as_raw()).unwrap_or(NOT_RUN)
         }
-    };
-    ExitCode::from(code)
+    }
 }
 
 /// All of it, top to bottom.
-async fn attempt(authority: Arc<dyn Authority>, arguments: Arguments, environment: Environment) -> Result<u8, NotRun> {
-    hide_our_environment();
-    let mut signals = Signals::listen()?;
+async fn attempt(
+    authority: Arc<dyn Authority>,
+    arguments: Arguments,
+    environment: Environment,
+    signals: &mut Signals,
+) -> Result<u8, NotRun> {
     let directory = Directory::current(&environment)?;
     let invocation = Invocation { argv: freeze::arguments(arguments.command)?, environment };
     let reviewed = invocation.freeze(directory)?.content;
@@ -119,7 +135,7 @@ async fn attempt(authority: Arc<dyn Authority>, arguments: Arguments, environmen
         timeout: arguments.timeout,
     };
 
-    let gate = ask(authority, question, &mut signals).await?;
+    let gate = ask(authority, question, signals).await?;
     let decided = tokio::select! {
         decided = gate.decision() => decided?,
         signal = signals.stop() => {
@@ -149,11 +165,15 @@ async fn attempt(authority: Arc<dyn Authority>, arguments: Arguments, environmen
             return Err(refused(drift));
         }
     };
-    start(&gate, &invocation, frozen, &mut signals).await
+    start(&gate, &invocation, frozen, signals).await
 }
 
 /// Begins an epoch and asks for permission, unless somebody tells us to stop.
-async fn ask(authority: Arc<dyn Authority>, question: Question, signals: &mut Signals) -> Result<Gate, NotRun> {
+async fn ask(
+    authority: Arc<dyn Authority>,
+    question: Question,
+    signals: &mut Signals,
+) -> Result<Gate, NotRun> {
     let asking = async {
         let epoch = Epoch::begin(authority.clone()).await.map_err(|error| match error {
             Error::Unreachable { .. } => NotRun::Unreachable(error),
@@ -178,7 +198,12 @@ async fn ask(authority: Arc<dyn Authority>, question: Question, signals: &mut Si
 }
 
 /// Starts the claimed command, waits for its end and says what came of it.
-async fn start(gate: &Gate, invocation: &Invocation, frozen: Frozen, signals: &mut Signals) -> Result<u8, NotRun> {
+async fn start(
+    gate: &Gate,
+    invocation: &Invocation,
+    frozen: Frozen,
+    signals: &mut Signals,
+) -> Result<u8, NotRun> {
     if let Some(signal) = signals.stopped() {
         gate.settle_not_run("stopped by a signal").await;
         return Err(NotRun::Stopped(signal));
@@ -215,7 +240,7 @@ async fn start(gate: &Gate, invocation: &Invocation, frozen: Frozen, signals: &m
 /// Only an allow passes.
 fn allowed(decided: &Approval) -> Result<(), NotRun> {
     let who = decided.resolver.as_ref().map_or("the authority", |resolver| resolver.label.as_str());
-    let reason = decided.terminal_reason.map(|reason| format!("{reason:?}")).unwrap_or_default();
+    let reason = decided.terminal_reason.map_or("for no known reason", |reason| reason.as_str());
     let words = decided.answer_reason().map(|words| format!(": {words}")).unwrap_or_default();
     let why = match decided.status {
         Status::Allowed => return Ok(()),
@@ -244,5 +269,5 @@ fn hide_our_environment() {
 
 /// People's text goes to stderr, where a closed stream is no reason to stop: stdout is the child's alone.
 fn say(text: &str) {
-    let _ = writeln!(std::io::stderr(), "holdgate: {text}");
+    let _ = writeln!(std::io::stderr(), "holdgate: {}", visible(text));
 }

@@ -66,7 +66,11 @@ fn pinned(invocation: &Invocation, frozen: &Frozen) -> Result<(Command, Option<r
     match &frozen.pin {
         None => Ok((plain(invocation, frozen), None)),
         Some(Pin::Operand(at)) => {
-            let operand = frozen.content.operands.iter().find(|operand| operand.place() == (*at, &invocation.argv[*at]));
+            let operand = frozen
+                .content
+                .operands
+                .iter()
+                .find(|operand| operand.place() == (*at, &invocation.argv[*at]));
             let Some(Operand::Hashed { path, sha256, .. }) = operand else {
                 anyhow::bail!("argument {at} is to be read from a copy but was not digested");
             };
@@ -101,13 +105,18 @@ fn sealed(bytes: &[u8]) -> Result<(rustix::fd::OwnedFd, String)> {
     use std::os::fd::AsRawFd as _;
 
     let say = "cannot make a sealed copy of the script";
-    let fd = rustix::fs::memfd_create("holdgate-script", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).context(say)?;
+    let fd = rustix::fs::memfd_create("holdgate-script", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+        .context(say)?;
     let mut file = std::fs::File::from(fd);
     file.write_all(bytes).context(say)?;
-    rustix::fs::fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)
-        .context(say)?;
+    rustix::fs::fcntl_add_seals(
+        &file,
+        SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL,
+    )
+    .context(say)?;
     // Where so many descriptors are not allowed, any number will do.
-    let fd = rustix::io::fcntl_dupfd_cloexec(&file, COPY_FD).or_else(|_| rustix::io::fcntl_dupfd_cloexec(&file, 3));
+    let fd = rustix::io::fcntl_dupfd_cloexec(&file, COPY_FD)
+        .or_else(|_| rustix::io::fcntl_dupfd_cloexec(&file, 3));
     let fd = fd.context(say)?;
     rustix::io::fcntl_setfd(&fd, FdFlags::empty()).context(say)?;
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());

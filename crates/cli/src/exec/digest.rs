@@ -68,6 +68,9 @@ mod tests {
 
     #[test]
     fn the_digest_is_sha256_in_lowercase_hex() {
-        assert_eq!(of_bytes(b"abc").sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        assert_eq!(
+            of_bytes(b"abc").sha256,
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
     }
 }

@@ -46,7 +46,12 @@ impl Directory {
         let fd = rustix::fs::open(path, Self::flags() | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
             .with_context(say)?;
         let stat = rustix::fs::fstat(&fd).with_context(say)?;
-        Ok(Self { path: path.to_owned(), device: stat.st_dev.to_string(), inode: stat.st_ino.to_string(), fd })
+        Ok(Self {
+            path: path.to_owned(),
+            device: stat.st_dev.to_string(),
+            inode: stat.st_ino.to_string(),
+            fd,
+        })
     }
 
     /// A directory that may be entered need not be readable; where the system can open it all the same, we do.

@@ -195,7 +195,10 @@ mod tests {
         let reviewed = invocation.freeze(Directory::open(home.path()).unwrap()).unwrap().content;
         script(&first.join("tool"), "#!/bin/sh\n");
         let said = verify(&invocation, &reviewed).err().unwrap().to_string();
-        assert_eq!(said, format!("the command is now {0}/first/tool, no longer {0}/second/tool", home.path().display()));
+        assert_eq!(
+            said,
+            format!("the command is now {0}/first/tool, no longer {0}/second/tool", home.path().display())
+        );
     }
 
     #[test]
@@ -215,7 +218,10 @@ mod tests {
     #[test]
     fn a_huge_file_is_watched_by_size_and_time() {
         let prepare = |home: &Path| {
-            fs::File::create(home.join("huge")).unwrap().set_len(super::super::operand::MAX_HASHED_BYTES + 1).unwrap();
+            fs::File::create(home.join("huge"))
+                .unwrap()
+                .set_len(super::super::operand::MAX_HASHED_BYTES + 1)
+                .unwrap();
         };
         let later = |home: &Path| {
             let file = fs::OpenOptions::new().write(true).open(home.join("huge")).unwrap();
@@ -251,9 +257,11 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let reviewed = invocation(&["/bin/true"], Path::new("/bin"));
         let reviewed = reviewed.freeze(Directory::open(home.path()).unwrap()).unwrap().content;
-        let said = verify(&invocation(&["/bin/true"], Path::new("/usr/bin")), &reviewed).err().unwrap().to_string();
+        let said =
+            verify(&invocation(&["/bin/true"], Path::new("/usr/bin")), &reviewed).err().unwrap().to_string();
         assert_eq!(said, "the environment changed");
-        let said = verify(&invocation(&["/bin/true", "x"], Path::new("/bin")), &reviewed).err().unwrap().to_string();
+        let said =
+            verify(&invocation(&["/bin/true", "x"], Path::new("/bin")), &reviewed).err().unwrap().to_string();
         assert_eq!(said, "the arguments changed");
     }
 }

@@ -74,7 +74,10 @@ pub fn find(word: &str, environment: &Environment, directory: &Directory) -> Res
     let (file, head) = read(&program, directory)?;
     let shebang = parse_shebang(&head).with_context(|| format!("{} cannot be run", program.display()))?;
     if shebang.is_none() && !head.contains(&0) {
-        bail!("{} is neither a program nor a script with a `#!` line: name what should run it", program.display());
+        bail!(
+            "{} is neither a program nor a script with a `#!` line: name what should run it",
+            program.display()
+        );
     }
     let interpreters = match &shebang {
         Some(shebang) => interpreters(shebang, environment, directory)?,
@@ -133,7 +136,11 @@ fn read(path: &Path, directory: &Directory) -> Result<(Interpreter, Vec<u8>)> {
 }
 
 /// Follows `#!` lines. `env NAME` is followed too: it is the usual way to write an interpreter.
-fn interpreters(first: &Shebang, environment: &Environment, directory: &Directory) -> Result<Vec<Interpreter>> {
+fn interpreters(
+    first: &Shebang,
+    environment: &Environment,
+    directory: &Directory,
+) -> Result<Vec<Interpreter>> {
     let mut found = Vec::new();
     let mut next = Some(first.clone());
     while let Some(shebang) = next {
@@ -170,7 +177,8 @@ fn parse_shebang(head: &[u8]) -> Result<Option<Shebang>> {
     let end = line.iter().position(|byte| *byte == b'\n');
     // A cut line would be run cut; nobody means that.
     ensure!(end.is_some() || head.len() < HEAD_BYTES, "its `#!` line is longer than {HEAD_BYTES} bytes");
-    let line = std::str::from_utf8(&line[..end.unwrap_or(line.len())]).context("its `#!` line is not UTF-8")?;
+    let line =
+        std::str::from_utf8(&line[..end.unwrap_or(line.len())]).context("its `#!` line is not UTF-8")?;
     let line = line.trim_matches([' ', '\t']);
     let (interpreter, argument) = line.split_once([' ', '\t']).unwrap_or((line, ""));
     ensure!(!interpreter.is_empty(), "its `#!` line names no interpreter");
@@ -278,7 +286,10 @@ mod tests {
         script(&home.path().join("env"), "#!/usr/bin/env sh\n", 0o755);
         let paths = |word: &str| {
             let found = find(word, &path_of("/bin"), &directory).unwrap();
-            (found.shown.interpreters.into_iter().map(|one| one.path).collect::<Vec<_>>(), found.shebang.unwrap())
+            (
+                found.shown.interpreters.into_iter().map(|one| one.path).collect::<Vec<_>>(),
+                found.shebang.unwrap(),
+            )
         };
         let (direct, shebang) = paths("./direct");
         assert_eq!(direct, ["/bin/sh"]);

@@ -76,11 +76,16 @@ impl Invocation {
         let Some(word) = self.argv.first() else { bail!("there is no command to run") };
         let found = executable::find(word, &self.environment, &directory)?;
         let path = directory.path.to_str();
-        let path = path.with_context(|| format!("the directory's path {} is not UTF-8", directory.path.display()))?;
+        let path =
+            path.with_context(|| format!("the directory's path {} is not UTF-8", directory.path.display()))?;
         let content = Content {
             argv: self.argv.clone(),
             executable: found.shown,
-            cwd: Cwd { path: path.to_owned(), device: directory.device.clone(), inode: directory.inode.clone() },
+            cwd: Cwd {
+                path: path.to_owned(),
+                device: directory.device.clone(),
+                inode: directory.inode.clone(),
+            },
             environment: self.environment.digest(),
             operands: operand::find(&self.argv, &directory)?,
         };
@@ -182,8 +187,7 @@ mod tests {
         let directory = Directory::open(home.path()).unwrap();
         let shell = digest::of_bytes(&fs::read("/usr/bin/sh").unwrap());
         let environment = invocation(&[]).environment.digest();
-        let mut operand =
-            json!({"argument": 1, "path": "script.sh", "sha256": digest::of_bytes(b"echo\n").sha256, "bytes": 5});
+        let mut operand = json!({"argument": 1, "path": "script.sh", "sha256": digest::of_bytes(b"echo\n").sha256, "bytes": 5});
         if cfg!(target_os = "linux") {
             operand["pinned"] = json!(true);
         }

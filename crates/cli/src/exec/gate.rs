@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdgate_authority::{Authority, Error};
-use holdgate_core::limits::RUNTIME_TIMEOUT_MS;
+use holdgate_core::limits::{REASON_CHARS, RUNTIME_TIMEOUT_MS};
 use holdgate_core::{Action, Canonical, Digest, Kind};
 use holdgate_store::mint;
 use holdgate_wire::approval::Source;
@@ -21,11 +21,11 @@ use super::epoch::Epoch;
 use super::say;
 
 /// How long one wait for the decision lasts before it is renewed.
-const WAIT: Duration = Duration::from_secs(30);
+const WAIT: Duration = Duration::from_secs(10);
 /// How long a call may stay without any answer before its connection is given up.
 const CALL: Duration = Duration::from_secs(10);
 /// How long after the deadline the authority may take to say that it has passed.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_secs(2);
 /// How long a claim or a receipt is tried while the gateway is away.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a request is called off before we leave it to its epoch to end it.
@@ -58,11 +58,16 @@ impl Gate {
     ///
     /// # Errors
     /// The authority refused, stayed away, or recorded another action than the one that was sent.
-    pub async fn ask(authority: Arc<dyn Authority>, epoch: Epoch, question: Question) -> anyhow::Result<(Self, Approval)> {
+    pub async fn ask(
+        authority: Arc<dyn Authority>,
+        epoch: Epoch,
+        question: Question,
+    ) -> anyhow::Result<(Self, Approval)> {
         let boundary = mint::name("exec");
         let content = Canonical::parse(&question.content)?;
         let digest = Action::freeze(Kind::Exec, &boundary, content)?.digest();
-        let timeout_ms = question.timeout.map(|timeout| i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX));
+        let timeout_ms =
+            question.timeout.map(|timeout| i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX));
         let request = CreateApproval {
             kind: Kind::Exec.as_str().to_owned(),
             scope: None,
@@ -106,7 +111,10 @@ impl Gate {
                 return Ok(waited);
             }
             if Instant::now() >= self.deadline {
-                return Err(Error::new(holdgate_wire::Code::Expired, "there was no decision before the deadline"));
+                return Err(Error::new(
+                    holdgate_wire::Code::Expired,
+                    "there was no decision before the deadline",
+                ));
             }
         }
     }
@@ -119,8 +127,10 @@ impl Gate {
         let claim = MakeClaim { claim_id: self.claim_id.clone(), digest: self.digest.to_hex(), fence: None };
         let until = Instant::now() + PATIENCE;
         persist(until, CALL, || self.authority.claim(&self.id, claim.clone())).await?;
-        // After a long silence the authority may have given us up and told people that the outcome is unknown.
-        self.epoch.confirm().await
+        // The reply to a claim is the same however often and late it is asked for. If our lease lapsed in between (the
+        // gateway was away, this machine slept), people have been told that the outcome is unknown and may have acted
+        // on it: only an epoch that is alive now may run what it claimed.
+        persist(until, CALL, || self.authority.renew_runtime(&self.epoch.name)).await.map(|_| ())
     }
 
     /// Says what came of the claim, trying for a while.
@@ -131,12 +141,20 @@ impl Gate {
         self.settle_until(Instant::now() + PATIENCE, outcome, detail).await
     }
 
-    /// Says that nothing ran. Nobody waits for the answer: without it the outcome becomes unknown.
+    /// Says that nothing ran, in case the claim was made.
     pub async fn settle_not_run(&self, why: &str) {
         let until = Instant::now() + PARTING;
-        let said = self.settle_until(until, SettledOutcome::Failed, &format!("not run: {why}"));
-        if !matches!(tokio::time::timeout_at(until, said).await, Ok(Ok(()))) {
-            say("the gateway could not be told that nothing ran; the record will say that the outcome is unknown");
+        let detail = format!("not run: {why}");
+        let said = self.settle_until(until, SettledOutcome::Failed, &detail);
+        match tokio::time::timeout_at(until, said).await {
+            Ok(Ok(())) => {}
+            // A definite answer: there was no claim, or the record says already what became of it.
+            Ok(Err(error)) if !error.is_transient() => {}
+            Ok(Err(_)) | Err(_) => {
+                say(
+                    "the gateway could not be told that nothing ran: the record may say that the outcome is unknown",
+                );
+            }
         }
     }
 
@@ -147,7 +165,9 @@ impl Gate {
     }
 
     async fn settle_until(&self, until: Instant, outcome: SettledOutcome, detail: &str) -> Result<(), Error> {
-        let settle = Settle { claim_id: self.claim_id.clone(), outcome, detail: Some(detail.to_owned()) };
+        // A longer text would be refused, and the outcome is worth more than its last words.
+        let detail = detail.chars().take(REASON_CHARS).collect();
+        let settle = Settle { claim_id: self.claim_id.clone(), outcome, detail: Some(detail) };
         persist(until, CALL, || self.authority.settle(&self.id, settle.clone())).await.map(|_| ())
     }
 }

@@ -93,10 +93,16 @@ fn look(argument: usize, name: &str, directory: &Directory) -> Result<Option<Ope
         Ok(opened) => opened,
         // Regular, but not for us to read: the command may still act on it, `rm` for one.
         Err(Errno::ACCESS | Errno::PERM) if directory.stat(path).is_ok() => {
-            return directory.stat(path).map_err(Into::into).and_then(|stat| unhashed(argument, name, &stat)).map(Some);
+            return directory
+                .stat(path)
+                .map_err(Into::into)
+                .and_then(|stat| unhashed(argument, name, &stat))
+                .map(Some);
         }
         // It names no file that can be reached from here.
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::LOOP | Errno::ACCESS | Errno::INVAL) => {
+        Err(
+            Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::LOOP | Errno::ACCESS | Errno::INVAL,
+        ) => {
             return Ok(None);
         }
         Err(error) => return Err(error).with_context(say),
@@ -111,9 +117,9 @@ fn look(argument: usize, name: &str, directory: &Directory) -> Result<Option<Ope
 }
 
 fn unhashed(argument: usize, name: &str, stat: &Stat) -> Result<Operand> {
-    let modified_ms = (stat.st_mtime as i64)
-        .checked_mul(1000)
-        .map(|milliseconds| milliseconds + stat.st_mtime_nsec as i64 / 1_000_000)
+    let exact = i128::from(stat.st_mtime) * 1000 + i128::from(stat.st_mtime_nsec) / 1_000_000;
+    let modified_ms = i64::try_from(exact)
+        .ok()
         .filter(|milliseconds| milliseconds.abs() <= MAX_EXACT)
         .with_context(|| format!("{name} (argument {argument}) has an impossible modification time"))?;
     let bytes = size(stat);
@@ -147,8 +153,19 @@ mod tests {
         std::fs::write(home.path().join("@file"), "at").unwrap();
         std::os::unix::fs::symlink("file", home.path().join("link")).unwrap();
         let absolute = home.path().join("file").to_str().unwrap().to_owned();
-        let arguments =
-            ["file", "none", "--input=file", "@file", "data=@file", "a=file", "link", ".", &absolute, "cmd", "file "];
+        let arguments = [
+            "file",
+            "none",
+            "--input=file",
+            "@file",
+            "data=@file",
+            "a=file",
+            "link",
+            ".",
+            &absolute,
+            "cmd",
+            "file ",
+        ];
         assert_eq!(
             places(&operands(home.path(), &arguments)),
             [
@@ -184,9 +201,13 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let file = std::fs::File::create(home.path().join("huge")).unwrap();
         file.set_len(MAX_HASHED_BYTES).unwrap();
-        assert!(matches!(operands(home.path(), &["huge"])[..], [Operand::Hashed { bytes: MAX_HASHED_BYTES, .. }]));
+        assert!(matches!(
+            operands(home.path(), &["huge"])[..],
+            [Operand::Hashed { bytes: MAX_HASHED_BYTES, .. }]
+        ));
         file.set_len(MAX_HASHED_BYTES + 1).unwrap();
-        file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_millis(1_700_000_000_123)).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_millis(1_700_000_000_123))
+            .unwrap();
         assert_eq!(
             serde_json::to_value(operands(home.path(), &["huge"])).unwrap(),
             serde_json::json!([{"argument": 1, "path": "huge", "bytes": MAX_HASHED_BYTES + 1,
@@ -198,6 +219,8 @@ mod tests {
     fn what_is_no_regular_file_is_no_operand() {
         let home = tempfile::tempdir().unwrap();
         let long = "x".repeat(5000);
-        assert!(operands(home.path(), &["", ".", "/dev/null", "no/such/file", &long, "=", "@", "a=@"]).is_empty());
+        assert!(
+            operands(home.path(), &["", ".", "/dev/null", "no/such/file", &long, "=", "@", "a=@"]).is_empty()
+        );
     }
 }

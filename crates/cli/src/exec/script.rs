@@ -44,7 +44,8 @@ const OWN_LOCATION: [&str; 14] = [
 
 /// Whether a file is one of the shells, by the name it was found under or the one its links lead to.
 pub fn is_shell(path: &Path) -> bool {
-    let named = |path: &Path| path.file_name().and_then(OsStr::to_str).is_some_and(|name| SHELLS.contains(&name));
+    let named =
+        |path: &Path| path.file_name().and_then(OsStr::to_str).is_some_and(|name| SHELLS.contains(&name));
     named(path) || std::fs::canonicalize(path).is_ok_and(|path| named(&path))
 }
 
@@ -62,7 +63,9 @@ pub fn position(arguments: &[&str]) -> Option<usize> {
             }
         } else if let Some(letters) = argument.strip_prefix(['-', '+']) {
             let options = letters.chars().filter(|letter| *letter == 'o').count();
-            if options > 1 || letters.is_empty() || !letters.chars().all(|one| one == 'o' || PLAIN_LETTERS.contains(one))
+            if options > 1
+                || letters.is_empty()
+                || !letters.chars().all(|one| one == 'o' || PLAIN_LETTERS.contains(one))
             {
                 return None;
             }

@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 /// What a command expects to be told by whoever started it.
-const CAUGHT: [Signal; 7] =
+pub const CAUGHT: [Signal; 7] =
     [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP, Signal::USR1, Signal::USR2, Signal::WINCH];
 
 /// Those that the kernel sends to everybody in the terminal's foreground group, so to the child as well.
@@ -29,15 +29,14 @@ pub struct Signals {
 impl Signals {
     /// Starts catching. A signal that was ignored when we were started stays ignored, for the child too: `nohup`
     /// and background jobs rely on it.
-    pub fn listen() -> Result<Self> {
+    pub fn listen(signals: &[Signal]) -> Result<Self> {
         let ignored = ignored();
         let (send, caught) = mpsc::unbounded_channel();
-        for one in CAUGHT.into_iter().filter(|one| ignored & (1 << (one.as_raw() - 1)) == 0) {
-            let mut stream = signal(SignalKind::from_raw(one.as_raw())).context("cannot listen to signals")?;
+        for one in signals.iter().copied().filter(|one| ignored & (1 << (one.as_raw() - 1)) == 0) {
+            let mut stream =
+                signal(SignalKind::from_raw(one.as_raw())).context("cannot listen to signals")?;
             let send = send.clone();
-            tokio::spawn(async move {
-                while stream.recv().await.is_some() && send.send(one).is_ok() {}
-            });
+            tokio::spawn(async move { while stream.recv().await.is_some() && send.send(one).is_ok() {} });
         }
         Ok(Self { caught })
     }
@@ -79,7 +78,7 @@ impl Signals {
     async fn next(&mut self) -> Signal {
         match self.caught.recv().await {
             Some(one) => one,
-            // Every signal was ignored from the start: none will come.
+            // Nothing is listened to, or all of it was ignored from the start: none will come.
             None => std::future::pending().await,
         }
     }

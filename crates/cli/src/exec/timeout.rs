@@ -25,7 +25,11 @@ pub fn parse(text: &str) -> Result<Duration, String> {
             return wrong(&format!("a number is missing before {rest:?}"));
         }
         let Some((unit, length)) = UNITS.into_iter().find(|(unit, _)| after.starts_with(unit)) else {
-            let what = if after.is_empty() { "a unit is missing".to_owned() } else { format!("{after:?} is no unit") };
+            let what = if after.is_empty() {
+                "a unit is missing".to_owned()
+            } else {
+                format!("{after:?} is no unit")
+            };
             return wrong(&format!("{what} after {number}"));
         };
         let part = number.parse::<u64>().ok().and_then(|number| number.checked_mul(length));

@@ -71,7 +71,8 @@ const MUTATED: &str = "echo \"MUTATED $*\" > \"$OUT\"\n";
 async fn a_script_rewritten_after_the_last_check_runs_as_it_was_approved() {
     let place = Place::new();
     let script = place.write("script.sh", GOOD);
-    let (report, status) = place.run(&["sh", "script.sh", "a b"], || fs::write(&script, MUTATED).unwrap()).await;
+    let (report, status) =
+        place.run(&["sh", "script.sh", "a b"], || fs::write(&script, MUTATED).unwrap()).await;
     assert_eq!((report.as_str(), status.code()), ("GOOD a b\n", Some(0)));
 }
 
@@ -80,7 +81,8 @@ async fn a_script_replaced_after_the_last_check_runs_as_it_was_approved() {
     let place = Place::new();
     let script = place.write("script.sh", GOOD);
     let other = place.write("other", MUTATED);
-    let (report, _) = place.run(&["bash", "-eu", "script.sh", "x"], || fs::rename(&other, &script).unwrap()).await;
+    let (report, _) =
+        place.run(&["bash", "-eu", "script.sh", "x"], || fs::rename(&other, &script).unwrap()).await;
     assert_eq!(report, "GOOD x\n");
 }
 
