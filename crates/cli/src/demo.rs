@@ -209,7 +209,7 @@ async fn restore_with<'a>(connection: &Connection, run: &'a str) -> Result<Resto
     let agent = agent::release_agent(&workspace, timeout)?;
     match restore(connection.authority.clone(), &agent, run).await {
         Ok(outcome) => Ok(told(run, outcome, &workspace)),
-        Err(error @ RunError::Held { .. }) => {
+        Err(error @ (RunError::Held { .. } | RunError::TakenOver { .. })) => {
             Ok(Restored { run_id: run, status: Status::Held, approval_id: None, detail: error.to_string() })
         }
         Err(error) => Err(failure(error)),

@@ -14,7 +14,8 @@ pub const PUBLISH: &str = "publish_release";
 
 const NAME: &str = "release-agent";
 const WRITE_CHANGELOG: &str = "write_changelog";
-const VERSION: &str = "1.4.0";
+/// The version that is released.
+pub const VERSION: &str = "1.4.0";
 const NOTES: [&str; 2] = ["Count acorns in parallel.", "Say how many trees were looked under."];
 
 /// What the agent is given to do.

@@ -14,6 +14,7 @@ use holdgate_wire::Approval;
 use serde_json::json;
 use tokio::process::Command;
 
+use super::agent::VERSION;
 use super::gateway::OwnGateway;
 use super::workspace::{Versioned, Workspace};
 use super::{HELD, Started};
@@ -232,7 +233,7 @@ impl Story {
         let command = format!("{} --home {} approvals", our_name(), gateway.home.dir().display());
         self.heading("A release waits for you");
         self.paragraph(&format!(
-            "An agent wrote the changelog of Acorn 1.4.0. Its next call is consequential, so it was frozen, stored and \
+            "An agent wrote the changelog of Acorn {VERSION}. Its next call is consequential, so it was frozen, stored and \
              put to you. Process {pid}, which ran the agent, has exited: nothing waits in memory."
         ));
         if workspace.versioned() == Versioned::WithoutGit {

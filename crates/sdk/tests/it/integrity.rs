@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use holdgate_core::Digest;
 use holdgate_core::approval::Status;
 use holdgate_core::run::RunState;
 use holdgate_sdk::{
-    Agent, InvalidInput, JournalError, Outcome, RunError, Tool, ToolContext, ToolError, restore, run_agent,
+    Agent, CallResult, Cause, InvalidInput, JournalError, Outcome, Pending, ReceiptState, RunError, Tool,
+    ToolContext, ToolError, restore, run_agent,
 };
-use holdgate_wire::{AppendEvents, LeaseRun};
+use holdgate_wire::request::SettledOutcome;
+use holdgate_wire::{AppendEvents, LeaseRun, MakeClaim, Settle};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -182,4 +185,68 @@ async fn a_call_that_started_and_never_ended_is_unknown_and_not_run_again() {
     let record = world.record(&waiting[0].approval_id).await;
     assert_eq!(record.status, Status::Allowed);
     assert_eq!(record.receipt.unwrap().outcome, holdgate_core::approval::Outcome::Unknown);
+}
+
+/// The claim that a run makes for its call, as it follows from both.
+fn claim_of(call: &str) -> String {
+    format!("clm_{}", &Digest::of(format!("{RUN}\n{call}").as_bytes()).to_hex()[..32])
+}
+
+/// Claims a run's approval from outside the run.
+async fn claim_as(world: &World, waiting: &Pending, claim_id: &str) {
+    let run = world.agent.lease_run(RUN, LeaseRun::default()).await.unwrap();
+    let claim =
+        MakeClaim { claim_id: claim_id.to_owned(), digest: waiting.digest.clone(), fence: Some(run.fence) };
+    world.agent.claim(&waiting.approval_id, claim).await.unwrap();
+    world.agent.lease_run(RUN, LeaseRun { fence: Some(run.fence), release: true }).await.unwrap();
+}
+
+fn receipt(claim_id: &str, outcome: SettledOutcome) -> Settle {
+    Settle { claim_id: claim_id.to_owned(), outcome, detail: None }
+}
+
+#[tokio::test]
+async fn an_allow_that_something_else_has_spent_runs_nothing_and_the_run_goes_on() {
+    let (world, effects) = (World::new().await, Effects::default());
+    let agent = builder(script(&[publish("p", "1")]), &effects).build().unwrap();
+    let waiting = pending(world.start(&agent).await.unwrap());
+    world.allow(&waiting[0].approval_id).await;
+    claim_as(&world, &waiting[0], "clm_other").await;
+    let done = finished(world.restore(&agent).await.unwrap());
+    let Some(CallResult::Rejected(rejection)) = &done.calls[0].result else { panic!("{done:?}") };
+    assert_eq!(rejection.cause, Cause::AllowSpent);
+    assert!(effects.keys("publish").is_empty());
+}
+
+#[tokio::test]
+async fn a_receipt_for_what_the_run_never_started_stops_it() {
+    let (world, effects) = (World::new().await, Effects::default());
+    let agent = builder(script(&[publish("p", "1")]), &effects).build().unwrap();
+    let waiting = pending(world.start(&agent).await.unwrap());
+    world.allow(&waiting[0].approval_id).await;
+    let claim = claim_of("p");
+    claim_as(&world, &waiting[0], &claim).await;
+    let receipt = receipt(&claim, SettledOutcome::Succeeded);
+    world.agent.settle(&waiting[0].approval_id, receipt).await.unwrap();
+    assert!(matches!(world.restore(&agent).await, Err(RunError::Mismatch { .. })));
+    assert!(effects.keys("publish").is_empty());
+}
+
+#[tokio::test]
+async fn a_receipt_that_the_authority_refuses_is_told_and_the_run_goes_on() {
+    let world = World::new().await;
+    let authority = world.agent.clone();
+    let tool = holdgate_sdk::TypedTool::new("publish", "", move |_: Value, context: ToolContext| {
+        let authority = authority.clone();
+        async move {
+            let receipt = receipt(&claim_of("p"), SettledOutcome::Failed);
+            authority.settle(&context.idempotency_key, receipt).await.unwrap();
+            Ok(Value::Null)
+        }
+    });
+    let agent = with(tool);
+    let waiting = pending(world.start(&agent).await.unwrap());
+    world.allow(&waiting[0].approval_id).await;
+    let done = finished(world.restore(&agent).await.unwrap());
+    assert!(matches!(done.calls[0].receipt, Some(ReceiptState::Refused(_))), "{done:?}");
 }

@@ -38,6 +38,24 @@ async fn a_run_stops_at_the_gate_and_a_fresh_process_runs_exactly_what_was_revie
     assert!(done.output.contains("Succeeded"), "{}", done.output);
     let receipt = world.record(&record.id).await.receipt.unwrap();
     assert_eq!(receipt.outcome, Receipt::Succeeded);
+
+    let types: Vec<String> = world
+        .journal()
+        .await
+        .iter()
+        .map(|event| serde_json::from_str::<Value>(event).unwrap()["type"].as_str().unwrap().to_owned())
+        .collect();
+    let expected = [
+        "run-started",
+        "model-replied",
+        "call-suspended",
+        "call-started",
+        "call-ended",
+        "call-settled",
+        "model-replied",
+        "run-finished",
+    ];
+    assert_eq!(types, expected);
 }
 
 #[tokio::test]
