@@ -6,4 +6,5 @@
 
 mod exec;
 mod proxy;
+mod runner;
 mod world;

@@ -106,7 +106,8 @@ impl State {
         let line = text.lines().next().unwrap_or_default();
         let target = line.rsplit_once(' ').map_or(line, |(target, _)| target);
         let is_upkeep = target.contains("/wait") || target.contains("/renew");
-        let renews_a_run = target.ends_with("/lease") && text.contains("\"fence\"") && !text.contains("\"release\"");
+        let renews_a_run =
+            target.ends_with("/lease") && text.contains("\"fence\"") && !text.contains("\"release\"");
         if is_upkeep || renews_a_run {
             return None;
         }

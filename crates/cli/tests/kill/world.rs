@@ -157,7 +157,10 @@ pub fn each<T: Copy + Send + Sync + std::fmt::Debug>(cases: &[T], at_once: usize
         std::thread::scope(|scope| {
             for case in chunk {
                 let run = &run;
-                std::thread::Builder::new().name(format!("{case:?}")).spawn_scoped(scope, move || run(*case)).unwrap();
+                std::thread::Builder::new()
+                    .name(format!("{case:?}"))
+                    .spawn_scoped(scope, move || run(*case))
+                    .unwrap();
             }
         });
     }
