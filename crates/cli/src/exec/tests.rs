@@ -13,9 +13,9 @@ use holdgate_authority::{Created, Local, Role, Service};
 use holdgate_core::principal::PrincipalKind;
 use holdgate_core::requirement::Decision;
 use holdgate_core::{Digest, Principal, Time};
-use holdgate_store::{Op, Store};
 use holdgate_store::clock::Clock;
 use holdgate_store::sqlite::{OpenOptions, SqliteStore};
+use holdgate_store::{Op, Store};
 use holdgate_wire::{
     AppendEvents, Appended, ApprovalPage, Cancel, Claim, CreateApproval, CreateRun, Decide, Decided,
     JournalPage, LeaseRun, ListApprovals, MakeClaim, Run, Runtime, Settle,
@@ -147,7 +147,8 @@ impl Scene {
         let path = home.path().join("holdgate.db");
         let store: Arc<dyn Store> = SqliteStore::open(OpenOptions { path, clock: clock.clone() }).unwrap();
         let known = |id: &str, kind| Principal { id: id.parse().unwrap(), kind, label: id.to_owned() };
-        let (agent, reviewer) = (known("agent", PrincipalKind::Agent), known("Ada", PrincipalKind::Administrator));
+        let (agent, reviewer) =
+            (known("agent", PrincipalKind::Agent), known("Ada", PrincipalKind::Administrator));
         for principal in [agent.clone(), reviewer.clone()] {
             let hash = Digest::of(principal.id.as_str().as_bytes());
             store.execute(Op::PutCredential { hash, principal }).await.unwrap();

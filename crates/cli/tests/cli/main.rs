@@ -5,5 +5,6 @@
 mod approvals;
 mod away;
 mod digest;
+mod exec;
 mod serve;
 mod world;
