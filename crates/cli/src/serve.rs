@@ -221,6 +221,17 @@ mod tests {
         }
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_the_store_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("holdgate.db");
+        let store = SqliteStore::open(OpenOptions { path, clock: Arc::new(SystemClock::new()) }).unwrap();
+        let watched = tokio::time::timeout(10 * PROBE, store_ended(&*store)).await;
+        assert!(watched.is_err(), "a store that writes is not given up");
+        store.close().await;
+        assert_eq!(store_ended(&*store).await, StoreError::Closed);
+    }
+
     #[test]
     fn a_database_is_named_by_its_kind_and_path() {
         assert_eq!(sqlite("sqlite:/a/b.db").unwrap(), PathBuf::from("/a/b.db"));

@@ -20,15 +20,15 @@ const INDENT: usize = 2;
 pub fn text(approval: &Approval, screen: Screen, now_ms: i64) -> String {
     let shown = &approval.presentation;
     let mut text = String::new();
-    block(&mut text, screen, 0, &[(">".to_owned(), shown.headline.clone())], Some(Colour::Bold));
+    block(&mut text, screen, 0, &[Row::new(">", &shown.headline)], Some(Colour::Bold));
     for flag in &shown.flags {
-        block(&mut text, screen, 0, &[("!".to_owned(), flag.clone())], Some(Colour::Yellow));
+        block(&mut text, screen, 0, &[Row::new("!", flag)], Some(Colour::Yellow));
     }
     text.push('\n');
     block(&mut text, screen, 0, &standing(approval, now_ms), None);
     if !shown.facts.is_empty() {
         text.push_str("\nThe whole action:\n");
-        let facts: Vec<_> = shown.facts.iter().map(|fact| (fact.label.clone(), fact.text.clone())).collect();
+        let facts: Vec<_> = shown.facts.iter().map(|fact| Row::new(&fact.label, &fact.text)).collect();
         block(&mut text, screen, INDENT, &facts, None);
     }
     if approval.status == Status::Pending {
@@ -88,7 +88,7 @@ fn name(identity: &Identity) -> String {
 }
 
 /// Everything but the action: where it stands, who asked, what it takes, what became of it.
-fn standing(approval: &Approval, now_ms: i64) -> Vec<(String, String)> {
+fn standing(approval: &Approval, now_ms: i64) -> Vec<Row> {
     let mut rows = Rows::default();
     rows.push("Status", Some(status(approval)));
     if approval.status == Status::Pending {
@@ -136,34 +136,53 @@ fn standing(approval: &Approval, now_ms: i64) -> Vec<(String, String)> {
             format!("{} at {}{detail}", receipt.outcome.as_str(), when::local(receipt.at_ms))
         }),
     );
-    rows.push("Id", Some(approval.id.clone()));
-    rows.push("Digest", Some(approval.digest.clone()));
-    rows.push("Page", approval.url.clone());
+    rows.push_whole("Id", Some(&approval.id));
+    rows.push_whole("Digest", Some(&approval.digest));
+    rows.push_whole("Page", approval.url.as_ref());
     rows.0
 }
 
+/// A label and what stands beside it.
+struct Row {
+    label: String,
+    text: String,
+    /// Whether it keeps within its column. What people copy is our own and stays in one piece.
+    is_wrapped: bool,
+}
+
+impl Row {
+    fn new(label: &str, text: &str) -> Self {
+        Self { label: label.to_owned(), text: text.to_owned(), is_wrapped: true }
+    }
+}
+
 #[derive(Default)]
-struct Rows(Vec<(String, String)>);
+struct Rows(Vec<Row>);
 
 impl Rows {
     fn push(&mut self, label: &str, text: Option<String>) {
-        self.0.extend(text.map(|text| (label.to_owned(), text)));
+        self.0.extend(text.map(|text| Row::new(label, &text)));
+    }
+
+    fn push_whole(&mut self, label: &str, text: Option<&String>) {
+        self.0.extend(text.map(|text| Row { is_wrapped: false, ..Row::new(label, text) }));
     }
 }
 
 /// Labels in one column, values in the next; what does not fit goes on below its own value.
-fn block(out: &mut String, screen: Screen, indent: usize, rows: &[(String, String)], colour: Option<Colour>) {
-    let widths = rows.iter().map(|(label, _)| columns(label)).filter(|width| *width <= LABEL);
+fn block(out: &mut String, screen: Screen, indent: usize, rows: &[Row], colour: Option<Colour>) {
+    let widths = rows.iter().map(|row| columns(&row.label)).filter(|width| *width <= LABEL);
     let width = widths.max().unwrap_or_default();
     let gap = if width == 0 { 0 } else { width + 2 };
-    for (label, text) in rows {
+    for Row { label, text, is_wrapped } in rows {
         let is_long = columns(label) > LABEL;
         if is_long {
             for line in screen.lines(label, indent) {
                 line_of(out, indent, "", 0, &line);
             }
         }
-        for (at, line) in screen.lines(text, indent + gap).into_iter().enumerate() {
+        let lines = if *is_wrapped { screen.lines(text, indent + gap) } else { vec![text.clone()] };
+        for (at, line) in lines.into_iter().enumerate() {
             let label = if at == 0 && !is_long { label.as_str() } else { "" };
             let line = colour.map_or(line.clone(), |colour| screen.paint(colour, &line));
             line_of(out, indent, label, gap, &line);
