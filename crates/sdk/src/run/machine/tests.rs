@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 use super::*;
 use crate::agent::Agent;
 use crate::model::Scripted;
-use crate::run::outcome::Cause;
+use crate::run::journal::Ending;
+use crate::run::outcome::{CallResult, Cause};
 use crate::run::review::check;
 use crate::tool::TypedTool;
 
