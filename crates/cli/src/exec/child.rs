@@ -10,6 +10,8 @@
 //! left on its path, as is everything that no shell reads. `docs/decisions/0003-script-bytes.md` has the reasons.
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+#[cfg(target_os = "linux")]
+use std::path::Path;
 use std::process::{Command, ExitStatus};
 
 use anyhow::{Context, Result};
@@ -19,6 +21,7 @@ use super::freeze::{Frozen, Invocation};
 use super::{freeze::Pin, operand::Operand, script};
 
 #[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests;
 
 /// A child that is ready to start. While it exists, so does the sealed copy that it reads.
@@ -83,9 +86,9 @@ fn pinned(invocation: &Invocation, frozen: &Frozen) -> Result<(Command, Option<r
         Some(Pin::Executable(shebang)) => {
             let sha256 = &frozen.content.executable.sha256;
             let (fd, copy) = sealed(&script::read(&frozen.program, sha256, &frozen.directory)?)?;
-            // What the kernel would do with the script's own path.
-            let mut command = Command::new(&shebang.interpreter);
-            command.args(&shebang.argument).arg(copy).args(&invocation.argv[1..]);
+            // What the kernel would do with the script's own path. It searches no PATH for a bare name.
+            let mut command = Command::new(Path::new(".").join(&shebang.interpreter));
+            command.arg0(&shebang.interpreter).args(&shebang.argument).arg(copy).args(&invocation.argv[1..]);
             Ok((command, Some(fd)))
         }
     }

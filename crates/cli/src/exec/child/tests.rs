@@ -98,6 +98,16 @@ async fn an_executable_script_replaced_after_the_last_check_runs_as_it_was_appro
 }
 
 #[tokio::test]
+async fn a_bare_interpreter_is_the_file_of_that_name_and_not_one_of_path() {
+    let place = Place::new();
+    fs::copy("/bin/sh", place.work.join("bash")).unwrap();
+    place.write("tool", "#!bash\nreadlink -f /pr*c/$$/exe > \"$OUT\"\n");
+    let (report, _) = place.run(&["./tool"], || ()).await;
+    assert_eq!(Path::new(report.trim_end()), fs::canonicalize(&place.work).unwrap().join("bash"));
+    assert!(place.freeze(&place.invocation(&["./tool"])).pin.is_some());
+}
+
+#[tokio::test]
 async fn a_script_that_is_rewritten_without_pause_never_runs_with_other_bytes() {
     let place = Place::new();
     let script = place.write("script.sh", GOOD);
