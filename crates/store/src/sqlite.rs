@@ -25,12 +25,14 @@ mod queue;
 mod read;
 mod row;
 mod sql;
+mod tokens;
 mod writer;
 
 use owner::OwnerLock;
 pub use owner::owner_of;
 use queue::{Job, Queue};
 use read::Readers;
+use tokens::Tokens;
 use writer::{Shared, Writer};
 
 /// How many hints a slow listener may fall behind before it loses some.
@@ -104,6 +106,7 @@ impl SqliteStore {
             queue: Queue::default(),
             clock: AuthorityClock::new(options.clock, last_committed),
             changes: broadcast::Sender::new(HINTS),
+            tokens: Tokens::default(),
             batches: AtomicU64::new(0),
             ops: AtomicU64::new(0),
         });
@@ -200,7 +203,19 @@ impl Store for SqliteStore {
 
     async fn credential(&self, credential: Credential) -> Result<Option<Principal>, StoreError> {
         let shared = Arc::clone(&self.shared);
-        self.readers.read(move |conn| read::credential(conn, credential, shared.clock.now())).await
+        let look_up = self.readers.read(move |conn| read::credential(conn, credential, shared.clock.now()));
+        // A page session also ends by time, so it is always looked up.
+        let Credential::Token(hash) = credential else { return look_up.await };
+        match self.shared.tokens.get(&hash) {
+            Ok(principal) => Ok(Some(principal)),
+            Err(generation) => {
+                let found = look_up.await?;
+                if let Some(principal) = &found {
+                    self.shared.tokens.remember(generation, hash, principal);
+                }
+                Ok(found)
+            }
+        }
     }
 
     fn changes(&self) -> broadcast::Receiver<ApprovalId> {

@@ -5,6 +5,7 @@
 //! same rows in batches of the size that the gateway's group commit had reached; and the ratio of the two.
 //! Absolute figures are this machine's; the ratio is what to compare.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -113,26 +114,32 @@ struct Rows {
 
 fn rows(database: &Path) -> Result<Recorded, Failure> {
     let conn = Connection::open(database)?;
-    let ids: Vec<String> = conn
-        .prepare("SELECT id FROM approvals ORDER BY created_at LIMIT 20000")?
-        .query_map([], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
-    let table = |sql: &str, id: &str| -> rusqlite::Result<Vec<Vec<Value>>> {
-        let mut statement = conn.prepare_cached(sql)?;
+    let table = |sql: &str| -> rusqlite::Result<Vec<Vec<Value>>> {
+        let mut statement = conn.prepare(sql)?;
         let columns = statement.column_count();
-        let rows = statement.query_map([id], |row| (0..columns).map(|column| row.get(column)).collect())?;
+        let rows = statement.query_map([], |row| (0..columns).map(|column| row.get(column)).collect())?;
         rows.collect()
     };
-    let runtimes = table("SELECT * FROM runtimes WHERE epoch <> ?1", "")?;
-    let mut all = Vec::with_capacity(ids.len());
-    for id in ids {
-        all.push(Rows {
-            approval: table("SELECT * FROM approvals WHERE id = ?1", &id)?.remove(0),
-            votes: table("SELECT * FROM approval_votes WHERE approval_id = ?1", &id)?,
-            events: table("SELECT * FROM approval_events WHERE approval_id = ?1 ORDER BY seq", &id)?,
-        });
+    let mut approvals: Vec<Rows> = table("SELECT * FROM approvals ORDER BY created_at, id")?
+        .into_iter()
+        .map(|approval| Rows { approval, votes: Vec::new(), events: Vec::new() })
+        .collect();
+    let place: HashMap<String, usize> =
+        approvals.iter().enumerate().map(|(place, rows)| (text(&rows.approval[0]), place)).collect();
+    for vote in table("SELECT * FROM approval_votes ORDER BY position")? {
+        approvals[place[&text(&vote[0])]].votes.push(vote);
     }
-    Ok(Recorded { runtimes, approvals: all })
+    for event in table("SELECT * FROM approval_events ORDER BY seq")? {
+        approvals[place[&text(&event[1])]].events.push(event);
+    }
+    Ok(Recorded { runtimes: table("SELECT * FROM runtimes")?, approvals })
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::Text(text) => text.clone(),
+        other => format!("{other:?}"),
+    }
 }
 
 /// Approvals a second when a bare connection writes the same rows, `steps_per_commit` steps at a time.

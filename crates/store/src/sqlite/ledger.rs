@@ -19,12 +19,14 @@ pub(super) struct SqliteLedger<'c> {
     pub(super) changed: Vec<ApprovalId>,
     /// Whether a gateway's epoch was begun.
     pub(super) gateway_started: bool,
+    /// Whether a token was added or replaced.
+    pub(super) token_changed: bool,
 }
 
 impl<'c> SqliteLedger<'c> {
     /// Reads and writes through `conn`.
     pub(super) fn new(conn: &'c Connection) -> Self {
-        Self { conn, changed: Vec::new(), gateway_started: false }
+        Self { conn, changed: Vec::new(), gateway_started: false, token_changed: false }
     }
 
     fn one<T>(
@@ -249,6 +251,7 @@ impl Ledger for SqliteLedger<'_> {
     }
 
     fn put_credential(&mut self, hash: Digest, principal: &Principal, at: Time) -> Result<(), Error> {
+        self.token_changed = true;
         let (id, hash) = (principal.id.as_str(), hash.to_hex());
         self.write_one(
             sql::PUT_PRINCIPAL,

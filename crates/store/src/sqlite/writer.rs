@@ -13,6 +13,7 @@ use tokio::sync::{broadcast, oneshot};
 
 use super::ledger::SqliteLedger;
 use super::queue::{Job, Queue};
+use super::tokens::Tokens;
 use super::{Stats, sql};
 use crate::clock::AuthorityClock;
 use crate::perform::perform;
@@ -23,6 +24,7 @@ pub(super) struct Shared {
     pub(super) queue: Queue,
     pub(super) clock: AuthorityClock,
     pub(super) changes: broadcast::Sender<ApprovalId>,
+    pub(super) tokens: Tokens,
     pub(super) batches: AtomicU64,
     pub(super) ops: AtomicU64,
 }
@@ -106,14 +108,18 @@ impl Writer {
                 }
             }
         }
-        let SqliteLedger { changed, gateway_started, .. } = ledger;
+        let SqliteLedger { changed, gateway_started, token_changed, .. } = ledger;
         if self.conn.total_changes() == written_before {
             // Nothing to make durable; what was answered rests on commits that are.
             self.roll_back();
             return answers.into_iter().for_each(|(reply, result)| answer(reply, result));
         }
         let serves = self.serves || gateway_started;
-        match self.commit(now, serves) {
+        let committed = self.commit(now, serves);
+        if token_changed {
+            self.shared.tokens.forget();
+        }
+        match committed {
             Ok(()) => {
                 self.last_committed = now;
                 self.serves = serves;
