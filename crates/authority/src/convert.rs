@@ -21,39 +21,23 @@ pub(crate) struct Prepared {
 }
 
 /// Checks a request for permission. `own_epoch` is what a caller without an epoch or run is bound to.
-pub(crate) fn prepare(
-    request: CreateApproval,
-    own_epoch: Option<&EpochId>,
-) -> Result<Prepared, Error> {
+pub(crate) fn prepare(request: CreateApproval, own_epoch: Option<&EpochId>) -> Result<Prepared, Error> {
     let kind: Kind = at("kind", request.kind.parse())?;
-    if let Some(scope) = request
-        .scope
-        .as_deref()
-        .filter(|scope| *scope != kind.scope())
-    {
+    if let Some(scope) = request.scope.as_deref().filter(|scope| *scope != kind.scope()) {
         return Err(invalid(
             "scope",
-            format!(
-                "{scope:?} does not go with kind {}; leave it out",
-                kind.as_str()
-            ),
+            format!("{scope:?} does not go with kind {}; leave it out", kind.as_str()),
         ));
     }
     let source = request.source.unwrap_or_default();
     let (binding, fence) = match (request.run, request.epoch) {
         (Some(_), Some(_)) => return Err(invalid("epoch", "name an epoch or a run, not both")),
-        (Some(run), None) => (
-            Binding::Checkpoint(at("run.id", run.id.parse())?),
-            Some(Fence(run.fence)),
-        ),
+        (Some(run), None) => (Binding::Checkpoint(at("run.id", run.id.parse())?), Some(Fence(run.fence))),
         (None, Some(epoch)) => (Binding::Runtime(at("epoch", epoch.parse())?), None),
         (None, None) => match own_epoch {
             Some(epoch) => (Binding::Runtime(epoch.clone()), None),
             None => {
-                return Err(invalid(
-                    "epoch",
-                    "name an epoch or a run: no gateway keeps this request alive",
-                ));
+                return Err(invalid("epoch", "name an epoch or a run: no gateway keeps this request alive"));
             }
         },
     };
@@ -61,9 +45,7 @@ pub(crate) fn prepare(
     let content = Canonical::parse(request.content.get()).map_err(|e| not_canonical(&e))?;
     let presentation = present(kind, &content.to_value()).map_err(|e| not_presentable(&e))?;
     let action = Action::freeze(kind, &boundary, content).map_err(|e| match e {
-        holdgate_core::action::NotFrozen::TooLarge { .. } => {
-            Error::new(Code::TooLarge, e.to_string())
-        }
+        holdgate_core::action::NotFrozen::TooLarge { .. } => Error::new(Code::TooLarge, e.to_string()),
         holdgate_core::action::NotFrozen::Boundary(_) => invalid("boundary", e),
     })?;
     let timeout_ms = request.timeout_ms.unwrap_or(match binding {
@@ -73,10 +55,7 @@ pub(crate) fn prepare(
     if !TIMEOUT_MS.contains(&timeout_ms) {
         return Err(invalid(
             "timeoutMs",
-            format!(
-                "{timeout_ms} is not between 1 and {} (30 days)",
-                TIMEOUT_MS.end()
-            ),
+            format!("{timeout_ms} is not between 1 and {} (30 days)", TIMEOUT_MS.end()),
         ));
     }
     let draft = Draft {
@@ -121,10 +100,8 @@ fn requirement(asked: RequirementRequest) -> Result<Requirement, Error> {
     if asked.reviewers.is_some() {
         return Err(unsupported(Unsupported::Reviewers));
     }
-    let requirement = Requirement {
-        reason_required: asked.reason_required.unwrap_or_default(),
-        ..Requirement::default()
-    };
+    let requirement =
+        Requirement { reason_required: asked.reason_required.unwrap_or_default(), ..Requirement::default() };
     match asked.allowed_decisions {
         None => Ok(requirement),
         Some(decisions) => requirement.offering(decisions).map_err(unsupported),
@@ -147,19 +124,12 @@ pub(crate) fn filter(query: ListApprovals) -> Result<Filter, Error> {
         Some(limit @ 1..=holdgate_core::limits::PAGE_ITEMS) => limit,
         None => holdgate_core::limits::PAGE_ITEMS_DEFAULT,
         Some(limit) => {
-            return Err(invalid(
-                "limit",
-                format!("{limit} is not between 1 and 100"),
-            ));
+            return Err(invalid("limit", format!("{limit} is not between 1 and 100")));
         }
     };
     let status = query.status.map(|name| {
-        Status::from_name(&name).ok_or_else(|| {
-            invalid(
-                "status",
-                "it is one of pending, allowed, denied, expired, cancelled",
-            )
-        })
+        Status::from_name(&name)
+            .ok_or_else(|| invalid("status", "it is one of pending, allowed, denied, expired, cancelled"))
     });
     let kind = query.kind.map(|name| at("kind", name.parse()));
     Ok(Filter {
@@ -178,18 +148,14 @@ pub(crate) fn cursor(created_at_ms: i64, id: &str) -> String {
 }
 
 fn read_cursor(cursor: &str) -> Result<(Time, ApprovalId), Error> {
-    let parts = cursor
-        .split_once('.')
-        .and_then(|(at, id)| Some((at.parse().ok()?, id.parse().ok()?)));
+    let parts = cursor.split_once('.').and_then(|(at, id)| Some((at.parse().ok()?, id.parse().ok()?)));
     let (at, id) = parts.ok_or_else(|| invalid("cursor", "it is not the nextCursor of a page"))?;
     Ok((Time::from_ms(at), id))
 }
 
 /// An approval's id as a caller wrote it. What cannot be an id names nothing.
 pub(crate) fn approval_id(text: &str) -> Result<ApprovalId, Error> {
-    text.parse().map_err(|_| {
-        holdgate_wire::Problem::refused(&holdgate_core::Refusal::NotFound, None).into()
-    })
+    text.parse().map_err(|_| holdgate_wire::Problem::refused(&holdgate_core::Refusal::NotFound, None).into())
 }
 
 /// A digest as a caller wrote it.
@@ -200,10 +166,9 @@ pub(crate) fn digest(text: &str) -> Result<Digest, Error> {
 /// A reason or detail within its bound. An empty one is none.
 pub(crate) fn text(field: &str, text: Option<String>) -> Result<Option<String>, Error> {
     match text {
-        Some(text) if text.chars().count() > REASON_CHARS => Err(invalid(
-            field,
-            format!("it is longer than {REASON_CHARS} characters"),
-        )),
+        Some(text) if text.chars().count() > REASON_CHARS => {
+            Err(invalid(field, format!("it is longer than {REASON_CHARS} characters")))
+        }
         other => Ok(other.filter(|text| !text.trim().is_empty())),
     }
 }
@@ -211,10 +176,9 @@ pub(crate) fn text(field: &str, text: Option<String>) -> Result<Option<String>, 
 /// A short name within its bound.
 pub(crate) fn name(field: &str, name: Option<String>) -> Result<Option<String>, Error> {
     match name {
-        Some(name) if name.chars().count() > NAME_CHARS => Err(invalid(
-            field,
-            format!("it is longer than {NAME_CHARS} characters"),
-        )),
+        Some(name) if name.chars().count() > NAME_CHARS => {
+            Err(invalid(field, format!("it is longer than {NAME_CHARS} characters")))
+        }
         other => Ok(other),
     }
 }

@@ -56,9 +56,7 @@ impl From<StoreError> for Error {
         // The cause is for the log; outside, all failures of the store are one.
         tracing::error!(%error, "the store failed");
         let detail = match error {
-            StoreError::Unknown(_) => {
-                "it is not known whether the change was stored; read the record back"
-            }
+            StoreError::Unknown(_) => "it is not known whether the change was stored; read the record back",
             _ => "the store cannot answer now; nothing was changed",
         };
         Error::new(Code::Unavailable, detail)

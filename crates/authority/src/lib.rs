@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use holdgate_wire::{
-    AppendEvents, Appended, Approval, ApprovalPage, Cancel, Claim, CreateApproval, CreateRun,
-    Decide, Decided, JournalPage, LeaseRun, ListApprovals, MakeClaim, Run, Runtime, Settle,
+    AppendEvents, Appended, Approval, ApprovalPage, Cancel, Claim, CreateApproval, CreateRun, Decide,
+    Decided, JournalPage, LeaseRun, ListApprovals, MakeClaim, Run, Runtime, Settle,
 };
 
 pub use error::Error;

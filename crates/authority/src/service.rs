@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use holdgate_core::approval::Status;
 use holdgate_core::run::RunCommand;
-use holdgate_core::{
-    Approval, ApprovalId, Command, EpochId, Principal, PrincipalId, Refusal, RunId, Time,
-};
+use holdgate_core::{Approval, ApprovalId, Command, EpochId, Principal, PrincipalId, Refusal, RunId, Time};
 use holdgate_store::{
-    Answer, Append, Credential, Filter, IdempotencyKey, JournalEntry, Op, Outcome, RuntimeKind,
-    Seen, Store, Stored, mint,
+    Answer, Append, Credential, Filter, IdempotencyKey, JournalEntry, Op, Outcome, RuntimeKind, Seen, Store,
+    Stored, mint,
 };
 use holdgate_wire::{Code, Problem};
 
@@ -63,28 +61,16 @@ impl Service {
             Role::Gateway { instance, url } => {
                 let by = Principal::authority().id;
                 let kind = RuntimeKind::Gateway { instance };
-                commit(
-                    store
-                        .execute(Op::StartRuntime {
-                            epoch: mint::epoch(),
-                            kind,
-                            by,
-                        })
-                        .await?,
-                    |answer| match answer {
+                commit(store.execute(Op::StartRuntime { epoch: mint::epoch(), kind, by }).await?, |answer| {
+                    match answer {
                         Answer::Runtime(runtime) => Some((Some(runtime.epoch), Some(url))),
                         _ => None,
-                    },
-                )?
+                    }
+                })?
             }
         };
         let waiters = Waiters::new(store.changes());
-        Ok(Arc::new(Self {
-            store,
-            own_epoch,
-            url,
-            waiters,
-        }))
+        Ok(Arc::new(Self { store, own_epoch, url, waiters }))
     }
 
     /// The store behind it.
@@ -118,15 +104,8 @@ impl Service {
         by: &Principal,
     ) -> Result<(Approval, bool), Error> {
         let convert::Prepared { draft, fence } = prepared;
-        let outcome = self
-            .store
-            .execute(Op::Open {
-                draft: Box::new(draft),
-                fence,
-                by: by.id.clone(),
-                key,
-            })
-            .await?;
+        let outcome =
+            self.store.execute(Op::Open { draft: Box::new(draft), fence, by: by.id.clone(), key }).await?;
         let is_new = matches!(outcome, Outcome::Committed(_));
         Ok((self.approval_of(outcome, by)?, is_new))
     }
@@ -134,8 +113,7 @@ impl Service {
     /// Reads a record. What this reader may not see does not exist.
     pub(crate) async fn find(&self, id: &ApprovalId, by: &Principal) -> Result<Found, Error> {
         let seen = self.store.approval(id).await?;
-        seen.and_then(|seen| self.found(seen, by))
-            .ok_or_else(|| refused(&Refusal::NotFound))
+        seen.and_then(|seen| self.found(seen, by)).ok_or_else(|| refused(&Refusal::NotFound))
     }
 
     /// Waits until the record has ended, at most `timeout`.
@@ -170,34 +148,15 @@ impl Service {
         by: &Principal,
     ) -> Result<(Vec<Found>, Option<Place>), Error> {
         let status = filter.status;
-        let requester = if by.may_review() {
-            filter.requester
-        } else {
-            Some(by.id.clone())
-        };
+        let requester = if by.may_review() { filter.requester } else { Some(by.id.clone()) };
         let limit = filter.limit as usize;
-        let mut seen = self
-            .store
-            .approvals(Filter {
-                requester,
-                limit: filter.limit + 1,
-                ..filter
-            })
-            .await?;
+        let mut seen = self.store.approvals(Filter { requester, limit: filter.limit + 1, ..filter }).await?;
         let has_more = seen.len() > limit;
         seen.truncate(limit);
-        let next = seen
-            .last()
-            .filter(|_| has_more)
-            .map(|last| last.place.clone());
+        let next = seen.last().filter(|_| has_more).map(|last| last.place.clone());
         let found = seen.into_iter().filter_map(|seen| self.found(seen, by));
         // Time may have moved a record on that is still stored as pending.
-        Ok((
-            found
-                .filter(|found| status.is_none_or(|status| found.status() == status))
-                .collect(),
-            next,
-        ))
+        Ok((found.filter(|found| status.is_none_or(|status| found.status() == status)).collect(), next))
     }
 
     /// Applies a command to a record. The flag says whether it changed anything.
@@ -207,39 +166,20 @@ impl Service {
         command: Command,
         by: &Principal,
     ) -> Result<(Approval, bool), Error> {
-        let outcome = self
-            .store
-            .execute(Op::Apply {
-                id: id.clone(),
-                command,
-                by: by.id.clone(),
-            })
-            .await?;
+        let outcome = self.store.execute(Op::Apply { id: id.clone(), command, by: by.id.clone() }).await?;
         let applied = matches!(outcome, Outcome::Committed(_));
         Ok((self.approval_of(outcome, by)?, applied))
     }
 
     /// Begins a caller's epoch.
     pub(crate) async fn start_runtime(&self, by: &Principal) -> Result<EpochId, Error> {
-        let op = Op::StartRuntime {
-            epoch: mint::epoch(),
-            kind: RuntimeKind::Caller,
-            by: by.id.clone(),
-        };
+        let op = Op::StartRuntime { epoch: mint::epoch(), kind: RuntimeKind::Caller, by: by.id.clone() };
         self.runtime(op).await
     }
 
     /// Keeps an epoch alive.
-    pub(crate) async fn renew_runtime(
-        &self,
-        epoch: &EpochId,
-        by: &PrincipalId,
-    ) -> Result<EpochId, Error> {
-        self.runtime(Op::RenewRuntime {
-            epoch: epoch.clone(),
-            by: by.clone(),
-        })
-        .await
+    pub(crate) async fn renew_runtime(&self, epoch: &EpochId, by: &PrincipalId) -> Result<EpochId, Error> {
+        self.runtime(Op::RenewRuntime { epoch: epoch.clone(), by: by.clone() }).await
     }
 
     async fn runtime(&self, op: Op) -> Result<EpochId, Error> {
@@ -256,12 +196,7 @@ impl Service {
         agent: String,
         by: &Principal,
     ) -> Result<holdgate_core::Run, Error> {
-        self.held_run(Op::CreateRun {
-            id,
-            agent,
-            by: by.id.clone(),
-        })
-        .await
+        self.held_run(Op::CreateRun { id, agent, by: by.id.clone() }).await
     }
 
     /// Takes, keeps or releases a run.
@@ -271,12 +206,7 @@ impl Service {
         command: RunCommand,
         by: &Principal,
     ) -> Result<holdgate_core::Run, Error> {
-        self.held_run(Op::HoldRun {
-            id: id.clone(),
-            command,
-            by: by.id.clone(),
-        })
-        .await
+        self.held_run(Op::HoldRun { id: id.clone(), command, by: by.id.clone() }).await
     }
 
     async fn held_run(&self, op: Op) -> Result<holdgate_core::Run, Error> {
@@ -287,11 +217,7 @@ impl Service {
     }
 
     /// Reads a run. Only its owner can.
-    pub(crate) async fn run(
-        &self,
-        id: &RunId,
-        by: &Principal,
-    ) -> Result<holdgate_core::Run, Error> {
+    pub(crate) async fn run(&self, id: &RunId, by: &Principal) -> Result<holdgate_core::Run, Error> {
         let run = self.store.run(id).await?.filter(|run| run.owner == by.id);
         run.ok_or_else(|| refused(&Refusal::NotFound))
     }
@@ -302,18 +228,10 @@ impl Service {
         append: Append,
         by: &Principal,
     ) -> Result<(holdgate_core::Run, Vec<Approval>), Error> {
-        commit(
-            self.store
-                .execute(Op::Append {
-                    append,
-                    by: by.id.clone(),
-                })
-                .await?,
-            |answer| match answer {
-                Answer::Appended(run, approvals) => Some((run, approvals)),
-                _ => None,
-            },
-        )
+        commit(self.store.execute(Op::Append { append, by: by.id.clone() }).await?, |answer| match answer {
+            Answer::Appended(run, approvals) => Some((run, approvals)),
+            _ => None,
+        })
     }
 
     /// Reads a run's journal.
@@ -330,20 +248,10 @@ impl Service {
     ///
     /// # Errors
     /// Refuses an identity that may not review.
-    pub async fn open_page_session(
-        &self,
-        hash: holdgate_core::Digest,
-        by: &Principal,
-    ) -> Result<(), Error> {
+    pub async fn open_page_session(&self, hash: holdgate_core::Digest, by: &Principal) -> Result<(), Error> {
         let lasts_ms = holdgate_core::limits::PAGE_SESSION_MS;
-        let op = Op::OpenPageSession {
-            hash,
-            by: by.id.clone(),
-            lasts_ms,
-        };
-        commit(self.store.execute(op).await?, |answer| {
-            matches!(answer, Answer::Done).then_some(())
-        })
+        let op = Op::OpenPageSession { hash, by: by.id.clone(), lasts_ms };
+        commit(self.store.execute(op).await?, |answer| matches!(answer, Answer::Done).then_some(()))
     }
 
     fn found(&self, seen: Seen, by: &Principal) -> Option<Found> {
@@ -361,8 +269,7 @@ impl Service {
             Outcome::Committed(Answer::Approval(approval))
             | Outcome::Duplicate(Answer::Approval(approval)) => Ok(*approval),
             Outcome::Refused(why, winner) => {
-                let winner =
-                    winner.map(|approval| holdgate_wire::Approval::of(&approval, by, self.url()));
+                let winner = winner.map(|approval| holdgate_wire::Approval::of(&approval, by, self.url()));
                 Err(Problem::refused(&why, winner).into())
             }
             Outcome::Committed(_) | Outcome::Duplicate(_) => Err(misanswered()),
@@ -391,9 +298,7 @@ const POLL: Duration = Duration::from_secs(5);
 
 fn commit<T>(outcome: Outcome, take: impl FnOnce(Answer) -> Option<T>) -> Result<T, Error> {
     match outcome {
-        Outcome::Committed(answer) | Outcome::Duplicate(answer) => {
-            take(answer).ok_or_else(misanswered)
-        }
+        Outcome::Committed(answer) | Outcome::Duplicate(answer) => take(answer).ok_or_else(misanswered),
         Outcome::Refused(why, _) => Err(refused(&why)),
     }
 }
@@ -403,8 +308,5 @@ fn refused(why: &Refusal) -> Error {
 }
 
 fn misanswered() -> Error {
-    Error::new(
-        Code::Unavailable,
-        "the store answered another question; nothing is known of this one",
-    )
+    Error::new(Code::Unavailable, "the store answered another question; nothing is known of this one")
 }

@@ -56,12 +56,7 @@ impl Waiters {
         };
         let mut notified = Box::pin(Arc::clone(&notify).notified_owned());
         notified.as_mut().enable();
-        Listener {
-            id: id.clone(),
-            notify: Some(notify),
-            notified,
-            listeners: Arc::clone(&self.listeners),
-        }
+        Listener { id: id.clone(), notify: Some(notify), notified, listeners: Arc::clone(&self.listeners) }
     }
 }
 
@@ -76,10 +71,7 @@ impl Drop for Listener {
         let mut listeners = lock(&self.listeners);
         drop(self.notify.take());
         // `notified` still holds one reference: with no other, nobody listens any more.
-        if listeners
-            .get(&self.id)
-            .is_some_and(|notify| notify.strong_count() <= 1)
-        {
+        if listeners.get(&self.id).is_some_and(|notify| notify.strong_count() <= 1) {
             listeners.remove(&self.id);
         }
     }

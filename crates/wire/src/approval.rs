@@ -218,9 +218,8 @@ impl Approval {
     pub fn of(approval: &domain::Approval, reader: &Principal, base: Option<&str>) -> Self {
         let end = approval.end();
         let url_path = url_path(approval.id.as_str());
-        let content = approval
-            .content_for(reader)
-            .and_then(|c| RawValue::from_string(c.as_str().to_owned()).ok());
+        let content =
+            approval.content_for(reader).and_then(|c| RawValue::from_string(c.as_str().to_owned()).ok());
         Self {
             id: approval.id.to_string(),
             reference: reference(approval.kind, &approval.id),
@@ -248,10 +247,7 @@ impl Approval {
             resolved_at_ms: end.map(|end| end.at.as_ms()),
             resolver: end.map(|end| (&end.by).into()),
             claim: approval.claim().map(Claim::from),
-            receipt: approval
-                .claim()
-                .and_then(|claim| claim.receipt.as_ref())
-                .map(Receipt::from),
+            receipt: approval.claim().and_then(|claim| claim.receipt.as_ref()).map(Receipt::from),
         }
     }
 
@@ -314,10 +310,7 @@ fn safe(text: &Option<String>) -> Option<String> {
 
 impl From<&Actor> for Identity {
     fn from(actor: &Actor) -> Self {
-        Self {
-            kind: actor.kind.as_str().to_owned(),
-            label: visible(&actor.label),
-        }
+        Self { kind: actor.kind.as_str().to_owned(), label: visible(&actor.label) }
     }
 }
 
@@ -336,22 +329,14 @@ impl From<&Presentation> for PresentationView {
 
 impl From<&Fact> for FactView {
     fn from(fact: &Fact) -> Self {
-        Self {
-            label: fact.label.clone(),
-            text: fact.text.clone(),
-        }
+        Self { label: fact.label.clone(), text: fact.text.clone() }
     }
 }
 
 impl From<&domain::Vote> for Vote {
     fn from(vote: &domain::Vote) -> Self {
         let voter = (&vote.voter).into();
-        Self {
-            decision: vote.decision,
-            voter,
-            at_ms: vote.at.as_ms(),
-            reason: safe(&vote.reason),
-        }
+        Self { decision: vote.decision, voter, at_ms: vote.at.as_ms(), reason: safe(&vote.reason) }
     }
 }
 
@@ -369,19 +354,12 @@ impl From<&domain::Source> for Source {
 
 impl From<&domain::Claim> for Claim {
     fn from(claim: &domain::Claim) -> Self {
-        Self {
-            claim_id: claim.id.to_string(),
-            at_ms: claim.at.as_ms(),
-        }
+        Self { claim_id: claim.id.to_string(), at_ms: claim.at.as_ms() }
     }
 }
 
 impl From<&domain::Receipt> for Receipt {
     fn from(receipt: &domain::Receipt) -> Self {
-        Self {
-            outcome: receipt.outcome,
-            at_ms: receipt.at.as_ms(),
-            detail: safe(&receipt.detail),
-        }
+        Self { outcome: receipt.outcome, at_ms: receipt.at.as_ms(), detail: safe(&receipt.detail) }
     }
 }

@@ -11,7 +11,6 @@ pub mod run;
 pub use approval::{Approval, ApprovalPage, Claim, Decided};
 pub use problem::{Code, Problem};
 pub use request::{
-    Cancel, CreateApproval, Decide, ListApprovals, MakeClaim, RequirementRequest, RunBinding,
-    Settle,
+    Cancel, CreateApproval, Decide, ListApprovals, MakeClaim, RequirementRequest, RunBinding, Settle,
 };
 pub use run::{AppendEvents, Appended, CreateRun, JournalPage, LeaseRun, Run, Runtime};

@@ -85,10 +85,7 @@ impl Code {
         match self {
             Code::InvalidRequest => 400,
             Code::Unauthenticated => 401,
-            Code::MissingScope
-            | Code::NotAReviewer
-            | Code::NotTheRequester
-            | Code::ForbiddenOrigin => 403,
+            Code::MissingScope | Code::NotAReviewer | Code::NotTheRequester | Code::ForbiddenOrigin => 403,
             Code::NotFound => 404,
             Code::MethodNotAllowed => 405,
             Code::AlreadyDecided
@@ -120,10 +117,7 @@ impl Code {
 
     /// The code as it is written.
     pub fn as_str(self) -> String {
-        serde_json::to_value(self)
-            .ok()
-            .and_then(|v| v.as_str().map(str::to_owned))
-            .unwrap_or_default()
+        serde_json::to_value(self).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
     }
 }
 
