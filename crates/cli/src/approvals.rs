@@ -17,7 +17,7 @@ use holdgate_wire::{Approval, ApprovalPage, Decide, ListApprovals};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
-use crate::connect::{Serves, Target, WithoutGateway, connect};
+use crate::connect::{Serves, Target, WithoutGateway, connect_when_free};
 use crate::exec::timeout;
 use crate::exit::{Exit, Failure, say};
 use crate::home::Identity;
@@ -114,7 +114,7 @@ async fn once(
     target: &Target,
     act: impl AsyncFnOnce(&dyn Authority) -> Result<Exit, Failure>,
 ) -> Result<Exit, Failure> {
-    let connection = connect(target, Identity::Operator, WithoutGateway::Open).await?;
+    let connection = connect_when_free(target, Identity::Operator, WithoutGateway::Open).await?;
     let done = act(&*connection.authority).await;
     connection.close().await;
     done
@@ -268,7 +268,7 @@ async fn wait(target: &Target, id: &str, timeout: Option<Duration>, json: bool) 
 
 /// Reads the record. A gateway, whose address is answered too, waits for its end for so long.
 async fn look(target: &Target, id: &str, wait: Duration) -> Result<(Approval, Option<String>), Failure> {
-    let connection = connect(target, Identity::Operator, WithoutGateway::Open).await?;
+    let connection = connect_when_free(target, Identity::Operator, WithoutGateway::Open).await?;
     let url = match &connection.serves {
         Serves::Gateway { url } => Some(url.clone()),
         Serves::Here(_) => None,

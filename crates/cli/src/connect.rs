@@ -4,6 +4,7 @@
 //! Owns the order in which they are sought. Decides nothing about approvals.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use holdgate_authority::{Authority, Local, Role, Service};
@@ -77,23 +78,72 @@ pub async fn connect(
     identity: Identity,
     without: WithoutGateway,
 ) -> Result<Connection, Failure> {
+    find(target, identity, without).await.map_err(Sought::into_failure)
+}
+
+/// As [`connect`], for a command that only looks itself: another one that looks into the database is gone in a moment,
+/// and a gateway that starts has a URL in one. It waits that long.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_when_free(
+    target: &Target,
+    identity: Identity,
+    without: WithoutGateway,
+) -> Result<Connection, Failure> {
+    for _ in 1..LOOKS {
+        match find(target, identity, without).await {
+            Err(Sought::InUse(_)) => tokio::time::sleep(BETWEEN_LOOKS).await,
+            found => return found.map_err(Sought::into_failure),
+        }
+    }
+    connect(target, identity, without).await
+}
+
+const LOOKS: u32 = 20;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+
+/// Why no authority was found.
+enum Sought {
+    /// A process that serves no gateway has the database.
+    InUse(Failure),
+    /// Anything else.
+    Failed(Failure),
+}
+
+impl Sought {
+    fn into_failure(self) -> Failure {
+        let (Self::InUse(failure) | Self::Failed(failure)) = self;
+        failure
+    }
+}
+
+impl<E: Into<Failure>> From<E> for Sought {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+async fn find(target: &Target, identity: Identity, without: WithoutGateway) -> Result<Connection, Sought> {
     let home = &target.home;
     if let Some(url) = &target.url {
-        return remote(url, home, identity);
+        return Ok(remote(url, home, identity)?);
     }
-    match (owner_of(&home.database()), without) {
-        (Some(Owner { url: Some(url), .. }), _) => remote(&url, home, identity),
-        (Some(owner), _) => Err(owned(home, &owner)),
-        (None, WithoutGateway::OpenOrCreate) => open(home, identity, without).await,
-        (None, WithoutGateway::Open) if exists(home)? => open(home, identity, without).await,
-        (None, WithoutGateway::Open | WithoutGateway::GiveUp) => Err(Failure::new(
-            Exit::Unreachable,
-            format!(
-                "no gateway serves the home {}; start one with `holdgate serve`, or name one with --url",
-                home.dir().display()
-            ),
-        )),
-    }
+    Ok(match (owner_of(&home.database()), without) {
+        (Some(Owner { url: Some(url), .. }), _) => remote(&url, home, identity)?,
+        (Some(owner), _) => return Err(Sought::InUse(owned(home, &owner))),
+        (None, WithoutGateway::OpenOrCreate) => open(home, identity, without).await?,
+        (None, WithoutGateway::Open) if exists(home)? => open(home, identity, without).await?,
+        (None, WithoutGateway::Open | WithoutGateway::GiveUp) => {
+            return Err(Sought::Failed(Failure::new(
+                Exit::Unreachable,
+                format!(
+                    "no gateway serves the home {}; start one with `holdgate serve`, or name one with --url",
+                    home.dir().display()
+                ),
+            )));
+        }
+    })
 }
 
 fn exists(home: &Home) -> anyhow::Result<bool> {
@@ -107,7 +157,7 @@ fn remote(url: &str, home: &Home, identity: Identity) -> Result<Connection, Fail
     Ok(Connection { authority: Arc::new(remote), serves: Serves::Gateway { url } })
 }
 
-async fn open(home: &Home, identity: Identity, without: WithoutGateway) -> Result<Connection, Failure> {
+async fn open(home: &Home, identity: Identity, without: WithoutGateway) -> Result<Connection, Sought> {
     let may_create = without == WithoutGateway::OpenOrCreate;
     if may_create {
         home.create()?;
@@ -117,9 +167,9 @@ async fn open(home: &Home, identity: Identity, without: WithoutGateway) -> Resul
         Ok(store) => store,
         // Somebody was faster, since we looked.
         Err(StoreError::Owned { owner: Owner { url: Some(url), .. }, .. }) => {
-            return remote(&url, home, identity);
+            return Ok(remote(&url, home, identity)?);
         }
-        Err(StoreError::Owned { owner, .. }) => return Err(owned(home, &owner)),
+        Err(StoreError::Owned { owner, .. }) => return Err(Sought::InUse(owned(home, &owner))),
         Err(error) => return Err(anyhow::Error::from(error).into()),
     };
     if may_create {

@@ -29,9 +29,6 @@ use crate::exit::{Exit, Failure, say};
 use crate::home::Identity;
 use workspace::Workspace;
 
-/// Exit code: another process holds the run.
-const HELD: u8 = 9;
-
 /// See a release wait for you: no key, no network
 #[derive(Clone, Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -164,7 +161,7 @@ impl Status {
             Status::Finished => Exit::Done.into(),
             Status::Rejected => Exit::Denied.into(),
             Status::Suspended => Exit::Pending.into(),
-            Status::Held => HELD.into(),
+            Status::Held => Exit::Held.into(),
             Status::Unknown | Status::Failed => Exit::Failed.into(),
         }
     }

@@ -33,6 +33,8 @@ use holdgate_wire::Approval;
 use holdgate_wire::request::SettledOutcome;
 use rustix::process::Signal;
 
+use crate::exit::Exit;
+
 use directory::Directory;
 use drift::verify;
 use environment::Environment;
@@ -40,11 +42,6 @@ use epoch::Epoch;
 use freeze::{Frozen, Invocation};
 use gate::{Gate, PARTING, Question};
 use signals::{CAUGHT, Signals};
-
-/// Exit code: the command did not run.
-const NOT_RUN: u8 = 77;
-/// Exit code: the gateway could not be reached to begin with.
-const UNREACHABLE: u8 = 7;
 
 /// Run a command once a reviewer has allowed it
 #[derive(Clone, Debug, clap::Args)]
@@ -106,15 +103,15 @@ fn exit_code(attempted: Result<u8, NotRun>) -> u8 {
         Ok(code) => code,
         Err(NotRun::Unreachable(error)) => {
             say(&format!("not run: {error}"));
-            UNREACHABLE
+            Exit::Unreachable as u8
         }
         Err(NotRun::Refused(why)) => {
             say(&format!("not run: {why}"));
-            NOT_RUN
+            Exit::NotRun as u8
         }
         Err(NotRun::Stopped(signal)) => {
             say("not run: stopped while waiting");
-            u8::try_from(128 + signal.as_raw()).unwrap_or(NOT_RUN)
+            u8::try_from(128 + signal.as_raw()).unwrap_or(Exit::NotRun as u8)
         }
     }
 }

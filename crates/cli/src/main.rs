@@ -12,6 +12,7 @@ mod exit;
 mod home;
 mod screen;
 mod serve;
+mod served;
 mod table;
 mod when;
 
@@ -22,7 +23,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Parser as _;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use connect::{Target, WithoutGateway};
 use exit::{Exit, Failure, say};
@@ -107,15 +110,13 @@ fn report(failure: &Failure, json: bool) -> Exit {
 /// Logs to standard error. A gateway tells what it does; other commands speak for themselves.
 fn start_logging(is_gateway: bool) -> anyhow::Result<()> {
     let default = if is_gateway { "warn,holdgate=info" } else { "off" };
-    let filter = match environment::log_filter()? {
-        Some(filter) => EnvFilter::try_new(&filter)
-            .with_context(|| format!("HOLDGATE_LOG: {filter:?} is no filter, like info or holdgate=debug"))?,
-        None => EnvFilter::new(default),
-    };
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let filter = environment::log_filter()?.unwrap_or_else(|| default.to_owned());
+    let filter: Targets = filter
+        .parse()
+        .with_context(|| format!("HOLDGATE_LOG: {filter:?} is no filter, like info or holdgate=debug"))?;
+    let log = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal() && !environment::no_color())
-        .init();
+        .with_ansi(std::io::stderr().is_terminal() && !environment::no_color());
+    tracing_subscriber::registry().with(log.with_filter(filter)).init();
     Ok(())
 }

@@ -7,24 +7,18 @@ use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use holdgate_authority::{Role, Service};
 use holdgate_gateway::Gateway;
-use holdgate_store::clock::SystemClock;
-use holdgate_store::sqlite::{OpenOptions, SqliteStore};
 use holdgate_store::{Op, Store, StoreError};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::{Exit, Failure, say};
 use crate::home::{Home, Identity};
+use crate::served::Served;
 
-/// The gateway's stable name: one gateway serves a SQLite file.
-const INSTANCE: &str = "default";
 /// How often the store is asked whether it still writes.
 const PROBE: Duration = Duration::from_secs(2);
 /// How often recorded latencies are folded into their histograms, whether or not anybody reads them.
@@ -52,7 +46,8 @@ pub async fn run(home: &Home, arguments: Arguments) -> Result<Exit, Failure> {
     // Before anything is announced: whoever reads the announcement may send the signal.
     let told_to_stop = told_to_stop()?;
     let metrics = metrics()?;
-    let served = Served::open(home, &arguments).await?;
+    let database = arguments.db.clone().unwrap_or_else(|| home.database());
+    let served = Served::open(home, database, arguments.listen).await?;
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "listening on {}", served.url)?;
     stdout.flush()?;
@@ -61,36 +56,8 @@ pub async fn run(home: &Home, arguments: Arguments) -> Result<Exit, Failure> {
     served.until(told_to_stop, metrics).await
 }
 
-/// A gateway that has everything it needs and is about to serve.
-struct Served {
-    store: Arc<SqliteStore>,
-    service: Arc<Service>,
-    listener: TcpListener,
-    url: String,
-}
-
 impl Served {
-    /// The lock first: nobody else may provision or end epochs. The epoch last: a start that fails ends nothing.
-    async fn open(home: &Home, arguments: &Arguments) -> Result<Self, Failure> {
-        home.create()?;
-        let path = arguments.db.clone().unwrap_or_else(|| home.database());
-        let store =
-            SqliteStore::open(OpenOptions { path, clock: Arc::new(SystemClock::new()) }).map_err(refused)?;
-        home.provision(&*store).await?;
-        let listener = TcpListener::bind(arguments.listen).await.with_context(|| {
-            format!(
-                "cannot listen on {}; name another address with --listen, port 0 for any free one",
-                arguments.listen
-            )
-        })?;
-        let url = format!("http://{}", listener.local_addr()?);
-        store.set_owner_url(&url).map_err(anyhow::Error::from)?;
-        let as_store: Arc<dyn Store> = store.clone();
-        let role = Role::Gateway { instance: INSTANCE.to_owned(), url: url.clone() };
-        let service = Service::start(as_store, role).await?;
-        Ok(Self { store, service, listener, url })
-    }
-
+    /// Serves until it is told to stop, or nothing can be stored any more.
     async fn until(
         self,
         told_to_stop: impl Future<Output = ()> + Send + 'static,
@@ -150,16 +117,6 @@ fn metrics() -> anyhow::Result<PrometheusHandle> {
         .context("metrics cannot be recorded")
 }
 
-fn refused(error: StoreError) -> Failure {
-    match error {
-        StoreError::Owned { path, owner } => Failure::new(
-            Exit::Failed,
-            format!("{path} is already served or in use by {owner}; stop that first, or name another --home"),
-        ),
-        error => anyhow::Error::from(error).into(),
-    }
-}
-
 /// What people who start a gateway need to know, once.
 fn introduce(home: &Home, arguments: &Arguments, url: &str) {
     say(&format!("home {}", home.dir().display()));
@@ -204,6 +161,11 @@ fn sqlite(text: &str) -> Result<PathBuf, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use holdgate_store::clock::SystemClock;
+    use holdgate_store::sqlite::{OpenOptions, SqliteStore};
+
     use super::*;
 
     #[test]

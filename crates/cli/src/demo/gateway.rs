@@ -1,20 +1,20 @@
 //! The demo's own gateway: a temporary home, a free port, in this process.
 
 use std::fs::DirBuilder;
+use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use holdgate_authority::{Role, Service};
 use holdgate_gateway::Gateway;
-use holdgate_store::clock::SystemClock;
-use holdgate_store::sqlite::{OpenOptions, SqliteStore};
-use holdgate_store::{Store, mint};
-use tokio::net::TcpListener;
+use holdgate_store::mint;
+use holdgate_store::sqlite::SqliteStore;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::exit::Failure;
 use crate::home::Home;
+use crate::served::Served;
 
 /// A gateway that serves until it is stopped.
 pub struct OwnGateway {
@@ -30,21 +30,14 @@ impl OwnGateway {
     ///
     /// # Errors
     /// What cannot be made, or no free port.
-    pub async fn start() -> anyhow::Result<Self> {
+    pub async fn start() -> Result<Self, Failure> {
         let dir = std::env::temp_dir().join(short_name(&mint::name("holdgate-demo")));
         // Not recursive: a directory that exists is somebody else's.
         let made = DirBuilder::new().mode(0o700).create(&dir);
         made.with_context(|| format!("cannot make the demo's home {}", dir.display()))?;
         let home = Home::at(Some(dir))?;
-        let options = OpenOptions { path: home.database(), clock: Arc::new(SystemClock::new()) };
-        let store = SqliteStore::open(options)?;
-        home.provision(&*store).await?;
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("there is no free port")?;
-        let url = format!("http://{}", listener.local_addr()?);
-        store.set_owner_url(&url)?;
-        let as_store: Arc<dyn Store> = store.clone();
-        let role = Role::Gateway { instance: "demo".to_owned(), url: url.clone() };
-        let service = Service::start(as_store, role).await?;
+        let free = SocketAddr::from(([127, 0, 0, 1], 0));
+        let Served { store, service, listener, url } = Served::open(&home, home.database(), free).await?;
         let (stop, stopped) = oneshot::channel();
         let gateway = Gateway { service, metrics: None };
         let serving = tokio::spawn(holdgate_gateway::run(listener, gateway, async {

@@ -14,10 +14,10 @@ use holdgate_wire::Approval;
 use serde_json::json;
 use tokio::process::Command;
 
+use super::Started;
 use super::agent::VERSION;
 use super::gateway::OwnGateway;
 use super::workspace::{Versioned, Workspace};
-use super::{HELD, Started};
 use crate::exit::{Exit, Failure};
 use crate::home::Identity;
 use crate::screen::{Colour, Screen};
@@ -182,7 +182,7 @@ async fn restore(gateway: &OwnGateway, run: &str) -> anyhow::Result<RestoredBy> 
         let child = child.context("cannot start a process")?;
         let pid = child.id().context("a process has a number")?;
         let output = child.wait_with_output().await?;
-        if output.status.code() != Some(i32::from(HELD)) {
+        if output.status.code() != Some(Exit::Held as i32) {
             let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
             return Ok(RestoredBy { pid, status: output.status, said });
         }

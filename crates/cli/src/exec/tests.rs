@@ -238,7 +238,7 @@ async fn a_denied_command_does_not_run() {
     let scene = Scene::new().await;
     let running = scene.start(0, None);
     scene.decide(Decision::Deny, Some("not on a Friday")).await;
-    assert_eq!(running.await.unwrap(), NOT_RUN);
+    assert_eq!(running.await.unwrap(), Exit::NotRun as u8);
     assert_eq!((scene.marks(), scene.record().await), (0, ("denied", false, String::new())));
 }
 
@@ -248,7 +248,7 @@ async fn silence_is_deny() {
     let running = scene.start(0, Some(Duration::from_secs(60)));
     scene.request().await;
     scene.clock.0.fetch_add(60_000, Ordering::SeqCst);
-    assert_eq!(running.await.unwrap(), NOT_RUN);
+    assert_eq!(running.await.unwrap(), Exit::NotRun as u8);
     assert_eq!((scene.marks(), scene.record().await), (0, ("expired", false, String::new())));
 }
 
@@ -259,7 +259,7 @@ async fn a_script_that_changed_while_it_waited_is_refused_and_nothing_is_claimed
     scene.request().await;
     fs::write(scene.path("script.sh"), "echo MUTATED >> \"$MARKS\"\n").unwrap();
     scene.decide(Decision::AllowOnce, None).await;
-    assert_eq!(running.await.unwrap(), NOT_RUN);
+    assert_eq!(running.await.unwrap(), Exit::NotRun as u8);
     assert_eq!((scene.marks(), scene.record().await), (0, ("allowed", false, String::new())));
 }
 
@@ -272,7 +272,7 @@ async fn a_script_that_changed_during_the_claim_is_refused_and_the_receipt_says_
     scene.trouble().after_claim =
         Some(Box::new(move || fs::write(script, "echo MUTATED >> \"$MARKS\"\n").unwrap()));
     scene.decide(Decision::AllowOnce, None).await;
-    assert_eq!(running.await.unwrap(), NOT_RUN);
+    assert_eq!(running.await.unwrap(), Exit::NotRun as u8);
     let (status, claimed, receipt) = scene.record().await;
     assert_eq!((scene.marks(), status, claimed), (0, "allowed", true));
     assert!(receipt.starts_with("failed: not run: the content of"), "{receipt}");
@@ -315,7 +315,7 @@ async fn a_gateway_that_stays_away_past_the_deadline_is_a_deny() {
     let running = scene.start(0, Some(Duration::from_millis(100)));
     scene.request().await;
     scene.trouble().is_cut = true;
-    assert_eq!(running.await.unwrap(), NOT_RUN);
+    assert_eq!(running.await.unwrap(), Exit::NotRun as u8);
     assert_eq!(scene.marks(), 0);
 }
 
@@ -323,7 +323,7 @@ async fn a_gateway_that_stays_away_past_the_deadline_is_a_deny() {
 async fn a_gateway_that_cannot_be_reached_to_begin_with_is_told_apart() {
     let scene = Scene::new().await;
     scene.trouble().is_cut = true;
-    assert_eq!(scene.start(0, None).await.unwrap(), UNREACHABLE);
+    assert_eq!(scene.start(0, None).await.unwrap(), Exit::Unreachable as u8);
     assert_eq!(scene.marks(), 0);
 }
 
@@ -331,7 +331,7 @@ async fn a_gateway_that_cannot_be_reached_to_begin_with_is_told_apart() {
 async fn a_record_of_another_action_is_refused() {
     let scene = Scene::new().await;
     scene.trouble().forges = true;
-    assert_eq!(scene.start(0, None).await.unwrap(), NOT_RUN);
+    assert_eq!(scene.start(0, None).await.unwrap(), Exit::NotRun as u8);
     assert_eq!((scene.marks(), scene.record().await), (0, ("cancelled", false, String::new())));
 }
 
@@ -341,7 +341,7 @@ async fn a_command_whose_lease_lapsed_is_cancelled_and_does_not_run() {
     let running = scene.start(0, None);
     scene.request().await;
     scene.clock.0.fetch_add(30_000, Ordering::SeqCst);
-    assert_eq!(running.await.unwrap(), NOT_RUN);
+    assert_eq!(running.await.unwrap(), Exit::NotRun as u8);
     let request = scene.request().await;
     assert_eq!(request.terminal_reason.unwrap().as_str(), "caller-lost");
     assert_eq!(scene.marks(), 0);
@@ -358,7 +358,7 @@ async fn a_claim_that_is_answered_after_the_lease_lapsed_runs_nothing() {
         clock.0.fetch_add(30_000, Ordering::SeqCst);
     }));
     scene.decide(Decision::AllowOnce, None).await;
-    assert_eq!(running.await.unwrap(), NOT_RUN);
+    assert_eq!(running.await.unwrap(), Exit::NotRun as u8);
     let (_, claimed, receipt) = scene.record().await;
     assert!(claimed && receipt.starts_with("failed: not run"), "{receipt}");
     assert_eq!(scene.marks(), 0);
@@ -385,7 +385,7 @@ async fn a_program_that_cannot_be_started_has_a_receipt_that_says_so() {
     fs::set_permissions(&broken, fs::Permissions::from_mode(0o755)).unwrap();
     let running = scene.start_command(&[broken.as_os_str()], None);
     scene.decide(Decision::AllowOnce, None).await;
-    assert_eq!(running.await.unwrap(), NOT_RUN);
+    assert_eq!(running.await.unwrap(), Exit::NotRun as u8);
     let (_, claimed, receipt) = scene.record().await;
     assert!(claimed && receipt.starts_with("failed: not run: cannot start"), "{receipt}");
 }
@@ -394,7 +394,7 @@ async fn a_program_that_cannot_be_started_has_a_receipt_that_says_so() {
 async fn what_cannot_be_frozen_is_never_asked_for() {
     let scene = Scene::new().await;
     for command in [&["no-such-program".as_ref()][..], &["".as_ref()], &[]] {
-        assert_eq!(scene.start_command(command, None).await.unwrap(), NOT_RUN);
+        assert_eq!(scene.start_command(command, None).await.unwrap(), Exit::NotRun as u8);
     }
     assert!(scene.trouble().calls.is_empty());
 }
