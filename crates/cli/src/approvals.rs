@@ -164,13 +164,17 @@ fn table(items: &[Approval]) -> Table<7> {
             Status::Pending => when::left(item.expires_at_ms, now_ms),
             Status::Allowed | Status::Denied | Status::Expired | Status::Cancelled => "-".to_owned(),
         };
-        let who = item.source.agent.as_ref().unwrap_or(&item.requester.label);
+        // Who signed in, then what it calls itself: only the first is known.
+        let who = match &item.source.agent {
+            Some(agent) => format!("{} (\"{agent}\")", item.requester.label),
+            None => item.requester.label.clone(),
+        };
         table.push([
             Cell::coloured(item.status.as_str(), show::colour(item.status)),
             Cell::plain(&item.id),
             Cell::plain(item.kind.as_str()),
             Cell::plain(&item.presentation.headline),
-            Cell::plain(who),
+            Cell::plain(&who),
             Cell::plain(when::age(item.created_at_ms, now_ms)),
             Cell::plain(left),
         ]);

@@ -24,6 +24,9 @@ pub struct Approval {
     /// Where it stands.
     #[schema(value_type = String)]
     pub status: Status,
+    /// The action's locator within its run or caller, safe to show. Part of the digest.
+    #[serde(default)]
+    pub boundary: String,
     /// SHA-256 of the frozen action, 64 hex digits. Every decision and claim names it.
     pub digest: String,
     /// The reviewer page, relative to the gateway.
@@ -225,6 +228,7 @@ impl Approval {
             reference: reference(approval.kind, &approval.id),
             kind: approval.kind,
             status: approval.status(),
+            boundary: visible(&approval.boundary),
             digest: approval.digest.to_hex(),
             url: base.map(|base| format!("{base}{url_path}")),
             url_path,
@@ -260,6 +264,7 @@ impl Approval {
             reference: String::new(),
             kind: Kind::Plugin,
             status: Status::Denied,
+            boundary: String::new(),
             digest: "0".repeat(64),
             url_path: url_path(id),
             url: base.map(|base| format!("{base}{}", url_path(id))),

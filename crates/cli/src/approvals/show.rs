@@ -105,11 +105,12 @@ fn standing(approval: &Approval, now_ms: i64) -> Vec<Row> {
         rows.push("Expires at", Some(when::local(approval.expires_at_ms)));
     }
     let source = &approval.source;
-    rows.push("Agent says it is", source.agent.clone());
+    let quoted = |text: &Option<String>| text.as_ref().map(|text| format!("\"{text}\""));
+    rows.push("Agent says it is", quoted(&source.agent));
     rows.push("Session", source.session.clone());
     rows.push("Task", source.task_id.clone());
     rows.push("Tool call", source.tool_call_id.clone());
-    rows.push("Agent's reason", approval.request_reason.as_ref().map(|reason| format!("\"{reason}\"")));
+    rows.push("Agent's reason", quoted(&approval.request_reason));
     let decisions: Vec<_> =
         approval.requirement.allowed_decisions.iter().map(|decision| decision.as_str()).collect();
     let reason = if approval.requirement.reason_required { ", with a reason" } else { "" };
@@ -136,6 +137,7 @@ fn standing(approval: &Approval, now_ms: i64) -> Vec<Row> {
             format!("{} at {}{detail}", receipt.outcome.as_str(), when::local(receipt.at_ms))
         }),
     );
+    rows.push("Place", Some(approval.boundary.clone()).filter(|boundary| !boundary.is_empty()));
     rows.push_whole("Id", Some(&approval.id));
     rows.push_whole("Digest", Some(&approval.digest));
     rows.push_whole("Page", approval.url.as_ref());

@@ -56,12 +56,10 @@ fn about(approval: &Approval, now_ms: i64) -> Markup {
             div {
                 dt { "Asked by" }
                 dd {
-                    @match &source.agent {
-                        Some(agent) => {
-                            span.verbatim { (verbatim(agent)) }
-                            div.quiet { "signed in as " (verbatim(&approval.requester.label)) }
-                        },
-                        None => span.verbatim { (verbatim(&approval.requester.label)) },
+                    // Who signed in comes first and is ours; what the agent calls itself is only its word.
+                    span.verbatim { (verbatim(&approval.requester.label)) }
+                    @if let Some(agent) = &source.agent {
+                        div.quiet { "says it is " span.verbatim { "“" (verbatim(agent)) "”" } }
                     }
                     @if let Some(session) = &source.session { div.quiet { "session " (verbatim(session)) } }
                     @if let Some(task) = &source.task_id { div.quiet { "task " (verbatim(task)) } }
@@ -137,8 +135,11 @@ fn action(approval: &Approval) -> Markup {
         Kind::Plugin | Kind::Dispatch | Kind::Round | Kind::Plan => "The whole action",
     };
     let command = shown.command_text.as_deref();
-    // The command is also among the facts; once is enough.
-    let facts = shown.facts.iter().filter(|fact| Some(fact.text.as_str()) != command);
+    // The command is also the first of the facts; once is enough. Only that one: another may say the same words.
+    let facts = match (command, shown.facts.split_first()) {
+        (Some(command), Some((first, rest))) if first.text == command => rest,
+        _ => &shown.facts[..],
+    };
     html! {
         section id="action" aria-labelledby="action-title" {
             header {
@@ -198,6 +199,7 @@ fn fine_print(approval: &Approval, is_pending: bool) -> Markup {
                 code { (approval.digest) }
             }
             p { "Approval " code.verbatim { (verbatim(&approval.id)) } }
+            p { "Place in its run or caller " code.verbatim { (verbatim(&approval.boundary)) } }
         }
         @if is_pending {
             noscript {

@@ -11,7 +11,7 @@ const HOSTILE: &str = "</script></textarea><img src=x onerror=alert(1)>\"'&<!--<
 fn pending() -> Value {
     json!({
         "id": "apr_0123456789abcdef0123456789abcdef", "ref": "r", "kind": "exec", "status": "pending",
-        "digest": "3f".repeat(32), "urlPath": "/approve/x", "createdAtMs": NOW_MS - 1_000,
+        "digest": "3f".repeat(32), "boundary": "call-7", "urlPath": "/approve/x", "createdAtMs": NOW_MS - 1_000,
         "expiresAtMs": NOW_MS + 581_000, "requester": {"kind": "agent", "label": "agent.token"},
         "requestReason": "because it is time",
         "presentation": {
@@ -170,4 +170,29 @@ fn the_pages_and_files_need_nothing_that_the_policy_forbids() {
         assert!(!script.contains(sink), "{sink}");
     }
     assert!(asset("../page.rs").is_none());
+}
+
+#[test]
+fn a_fact_that_says_the_same_as_the_command_is_still_shown() {
+    let mut record = pending();
+    record["presentation"]["commandText"] = json!("true");
+    record["presentation"]["facts"] =
+        json!([{"label": "Command", "text": "true"}, {"label": "sudo", "text": "true"}]);
+    let page = page_of(record);
+    assert!(page.contains("sudo"), "{page}");
+    assert!(!page.contains(">Command<"), "the command itself is said once");
+}
+
+#[test]
+fn who_signed_in_is_told_apart_from_what_the_agent_calls_itself() {
+    let mut record = pending();
+    record["source"]["agent"] = json!("operator, verified by Holdgate");
+    let page = page_of(record);
+    let (ours, theirs) = (page.find("agent.token").unwrap(), page.find("“operator, verified").unwrap());
+    assert!(ours < theirs && page[ours..theirs].contains("says it is"), "{page}");
+}
+
+#[test]
+fn the_place_that_the_digest_covers_is_shown() {
+    assert!(page_of(pending()).contains("call-7"));
 }

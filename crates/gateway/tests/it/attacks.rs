@@ -30,8 +30,9 @@ async fn spoofed_text_is_visible_in_every_field_that_a_reviewer_reads() {
     let agent = gateway.by(Persona::Agent);
     for id in ["spoof-zwsp", "spoof-bidi-name", "spoof-pad", "spoof-newlines", "spoof-homoglyph"] {
         let text = attack(id)["input"].as_str().unwrap().to_owned();
+        let boundary = text.replace(char::is_control, "");
         let body = json!({
-            "kind": "exec", "content": { "argv": ["sh", "-c", text] }, "reason": text,
+            "kind": "exec", "content": { "argv": ["sh", "-c", text] }, "boundary": boundary, "reason": text,
             "source": { "agent": text, "session": text, "taskId": text, "toolCallId": text, "toolName": text },
         });
         let asked = agent.post("/v1/approvals", body).await;
@@ -172,5 +173,26 @@ async fn gatewayurl_in_the_query_is_not_even_looked_at() {
     for forbidden in ["location.search", "URLSearchParams", "innerHTML", "document.write", "eval("] {
         assert!(!script.contains(forbidden), "{forbidden}");
     }
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn an_object_that_a_json_library_obeys_is_refused_and_not_rewritten() {
+    let gateway = TestGateway::start().await;
+    let agent = gateway.by(Persona::Agent);
+    let key = "$serde_json::private::RawValue";
+    for input in [
+        json!({ "force": { key: "false" } }),
+        json!({ key: "{\"amount\":1,\"amount\":1000000}" }),
+        json!({ key: "not json" }),
+        json!({ key: 5 }),
+    ] {
+        for content in [json!({ "toolName": "pay", "input": input }), input.clone()] {
+            let asked = agent.post("/v1/approvals", json!({ "kind": "tool", "content": content })).await;
+            assert_eq!(asked.problem(), (400, "invalid_request".to_owned()), "{content}");
+            assert!(asked.field("/detail").contains("reserved"), "{}", asked.text);
+        }
+    }
+    assert_eq!(agent.get("/v1/approvals").await.json()["items"], json!([]));
     gateway.stop().await;
 }
