@@ -36,6 +36,9 @@ pub const APPEND_APPROVALS: usize = 64;
 pub const EVENT_BYTES: usize = 1 << 20;
 /// Most events one read of a journal returns.
 pub const EVENTS_PAGE: u32 = 1_000;
+/// Most bytes of events that one read of a journal returns, but always one event. Readers page on until they
+/// have reached the run's last event.
+pub const EVENTS_PAGE_BYTES: usize = 4 << 20;
 /// Longest idempotency key, in characters.
 pub const IDEMPOTENCY_KEY_CHARS: usize = 255;
 /// How long a reviewer stays signed in to the page, in milliseconds.
@@ -50,4 +53,5 @@ const _: () = {
     assert!(RUNTIME_TIMEOUT_MS <= CHECKPOINT_TIMEOUT_MS && CHECKPOINT_TIMEOUT_MS <= *TIMEOUT_MS.end());
     assert!(RUN_LEASE_MS < RUNTIME_LEASE_MS && RUNTIME_LEASE_MS < WAIT_MS);
     assert!(PAGE_ITEMS_DEFAULT <= PAGE_ITEMS);
+    assert!(EVENT_BYTES <= EVENTS_PAGE_BYTES && EVENTS_PAGE_BYTES <= BODY_BYTES);
 };

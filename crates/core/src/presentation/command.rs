@@ -22,7 +22,7 @@ pub(super) fn exec(content: &Map<String, Value>) -> Result<Described, NotPresent
         (argv, _) => ("argv", argv_command(&mut facts, argv)?),
     };
     if let Some(executable) = content.get("executable") {
-        known(&mut facts, "Program", "executable", executable, FILE)?;
+        program(&mut facts, executable)?;
     }
     if let Some(cwd) = content.get("cwd") {
         directory(&mut facts, cwd)?;
@@ -94,8 +94,15 @@ enum Told {
     Remark(&'static str),
 }
 
-const FILE: &[(&str, Told)] =
-    &[("path", Told::Quoted), ("sha256", Told::Sha256), ("bytes", Told::Counted("byte"))];
+/// Said of a file whose approved bytes are what runs, whatever becomes of the file.
+const SEALED: &str = "runs from a sealed copy of the approved bytes";
+
+const FILE: &[(&str, Told)] = &[
+    ("path", Told::Quoted),
+    ("sha256", Told::Sha256),
+    ("bytes", Told::Counted("byte")),
+    ("pinned", Told::Remark(SEALED)),
+];
 const DIRECTORY: &[(&str, Told)] =
     &[("path", Told::Quoted), ("device", Told::Numbered("device ")), ("inode", Told::Numbered("inode "))];
 const ENVIRONMENT: &[(&str, Told)] = &[("count", Told::Counted("variable")), ("sha256", Told::Sha256)];
@@ -106,7 +113,7 @@ const OPERAND: &[(&str, Told)] = &[
     ("bytes", Told::Counted("byte")),
     ("modifiedMs", Told::Numbered("modified at Unix millisecond ")),
     ("unhashed", Told::Remark("content not hashed: only size and time are checked")),
-    ("pinned", Told::Remark("runs from a sealed copy of the approved bytes")),
+    ("pinned", Told::Remark(SEALED)),
 ];
 
 impl Told {
@@ -186,11 +193,36 @@ fn operands(facts: &mut Facts, value: &Value) -> Result<(), NotPresentable> {
     let Some(items) = value.as_array().filter(|items| !items.is_empty()) else {
         return by_path(facts, "operands", value);
     };
-    facts.inside(&mut Path::default(), Step::Key("operands"), |facts, path| {
+    each_known(facts, &mut Path::default(), "Operand", "operands", items, OPERAND)
+}
+
+/// The program, and after it the programs that run it if it is a script.
+fn program(facts: &mut Facts, value: &Value) -> Result<(), NotPresentable> {
+    let interpreters = value.get("interpreters").and_then(Value::as_array).filter(|items| !items.is_empty());
+    let (Value::Object(object), Some(items)) = (value, interpreters) else {
+        return known(facts, "Program", "executable", value, FILE);
+    };
+    let mut file = object.clone();
+    file.remove("interpreters");
+    known(facts, "Program", "executable", &Value::Object(file), FILE)?;
+    facts.inside(&mut Path::default(), Step::Key("executable"), |facts, path| {
+        each_known(facts, path, "Interpreter", "interpreters", items, FILE)
+    })
+}
+
+/// One fact for each known object of a list.
+fn each_known(
+    facts: &mut Facts,
+    path: &mut Path,
+    label: &str,
+    key: &str,
+    items: &[Value],
+    fields: &[(&str, Told)],
+) -> Result<(), NotPresentable> {
+    facts.inside(path, Step::Key(key), |facts, path| {
         for (index, item) in items.iter().enumerate() {
-            facts.inside(path, Step::Index(index), |facts, path| {
-                known_at(facts, "Operand", path, item, OPERAND)
-            })?;
+            facts
+                .inside(path, Step::Index(index), |facts, path| known_at(facts, label, path, item, fields))?;
         }
         Ok(())
     })

@@ -265,6 +265,22 @@ fn arguments_are_told_one_by_one_as_soon_as_one_is_more_than_a_word() {
 }
 
 #[test]
+fn a_script_is_told_with_what_runs_it() {
+    let sha256 = "5".repeat(64);
+    let shell = json!({ "path": "/bin/sh", "sha256": sha256, "bytes": 9 });
+    let script = json!({ "path": "/w/x", "bytes": 7, "pinned": true, "interpreters": [shell, { "path": "/bin/env" }] });
+    let shown = shown(Kind::Exec, json!({ "argv": ["./x"], "executable": script }));
+    let expected = [
+        ("Command", "./x".to_owned()),
+        ("Program", r#""/w/x", 7 bytes, runs from a sealed copy of the approved bytes"#.to_owned()),
+        ("Interpreter", format!(r#""/bin/sh", sha256 {sha256}, 9 bytes"#)),
+        ("Interpreter", r#""/bin/env""#.to_owned()),
+    ];
+    let expected = expected.each_ref().map(|(label, text)| (*label, text.as_str()));
+    assert_eq!(facts(&shown), expected);
+}
+
+#[test]
 fn a_headline_repeats_no_text_of_several_lines() {
     let shown = shown(Kind::Tool, json!({ "toolName": "t", "input": { "notes": "a\nb", "version": "1" } }));
     assert_eq!(shown.headline, "Call tool `t` with version \"1\" and 1 more");
