@@ -18,6 +18,8 @@ use tokio::sync::{broadcast, oneshot};
 use crate::clock::{AuthorityClock, Clock};
 use crate::{Credential, Filter, JournalEntry, Op, Outcome, Seen, Store, StoreError};
 
+#[cfg(test)]
+mod cost;
 mod ledger;
 mod migrate;
 mod owner;

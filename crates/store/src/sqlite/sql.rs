@@ -27,15 +27,16 @@ macro_rules! select_approval {
 }
 
 /// The distinct epochs that pending approvals wait on, each found by one step in the index: the cost is the
-/// number of epochs, not of approvals.
+/// number of epochs, not of approvals. Without `MATERIALIZED` it would be gone through again for each row that it
+/// is joined to, and left to itself the planner takes an index that is sorted by something else.
 macro_rules! with_waiting_epochs {
     ($rest:literal) => {
         concat!(
-            "WITH RECURSIVE waiting (epoch) AS ( \
-               SELECT min(epoch) FROM approvals \
+            "WITH RECURSIVE waiting (epoch) AS MATERIALIZED ( \
+               SELECT min(epoch) FROM approvals INDEXED BY approvals_waiting_on_epoch \
                  WHERE status = 'pending' AND set_aside_at IS NULL AND epoch IS NOT NULL \
                UNION ALL \
-               SELECT (SELECT min(epoch) FROM approvals \
+               SELECT (SELECT min(epoch) FROM approvals INDEXED BY approvals_waiting_on_epoch \
                  WHERE status = 'pending' AND set_aside_at IS NULL AND epoch > waiting.epoch) \
                FROM waiting WHERE waiting.epoch IS NOT NULL) ",
             $rest
@@ -52,16 +53,17 @@ statements! {
     RUN = "SELECT id, owner_id, agent, state, fence, held_until, last_seq, created_at, updated_at FROM runs WHERE id = ?1";
     IDEMPOTENCY = "SELECT body, approval_id FROM idempotency_keys WHERE principal_id = ?1 AND key = ?2";
 
-    DUE_BY_DEADLINE = "SELECT id FROM approvals \
+    DUE_BY_DEADLINE = "SELECT id FROM approvals INDEXED BY approvals_by_deadline \
              WHERE status = 'pending' AND set_aside_at IS NULL AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2";
     DUE_BY_EPOCH = with_waiting_epochs!(
-        "SELECT a.id FROM waiting w JOIN approvals a \
-           ON a.epoch = w.epoch AND a.status = 'pending' AND a.set_aside_at IS NULL \
-         LEFT JOIN runtimes t ON t.epoch = w.epoch \
-         WHERE w.epoch IS NOT NULL AND (t.epoch IS NULL OR t.ended_at IS NOT NULL OR t.lease_until <= ?1) LIMIT ?2"
+        // CROSS JOIN keeps the order: the approvals of an epoch that lives are not looked at.
+        "SELECT a.id FROM waiting w LEFT JOIN runtimes t ON t.epoch = w.epoch \
+         CROSS JOIN approvals a INDEXED BY approvals_waiting_on_epoch \
+         WHERE w.epoch IS NOT NULL AND (t.epoch IS NULL OR t.ended_at IS NOT NULL OR t.lease_until <= ?1) \
+           AND a.epoch = w.epoch AND a.status = 'pending' AND a.set_aside_at IS NULL LIMIT ?2"
     );
     /// Unsettled claims whose holder is gone: its epoch, or its lease of the run with the claim's fence.
-    DUE_BY_CLAIM = "SELECT a.id FROM approvals a \
+    DUE_BY_CLAIM = "SELECT a.id FROM approvals a INDEXED BY approvals_unsettled \
          LEFT JOIN runtimes t ON t.epoch = a.epoch LEFT JOIN runs r ON r.id = a.run_id \
          WHERE a.claim_id IS NOT NULL AND a.receipt_outcome IS NULL AND a.set_aside_at IS NULL AND CASE \
            WHEN a.epoch IS NOT NULL THEN t.epoch IS NULL OR t.ended_at IS NOT NULL OR t.lease_until <= ?1 \
@@ -113,7 +115,8 @@ statements! {
 
     NEXT_DUE = with_waiting_epochs!(
         "SELECT min(at) FROM ( \
-           SELECT min(expires_at) AS at FROM approvals WHERE status = 'pending' AND set_aside_at IS NULL \
+           SELECT min(expires_at) AS at FROM approvals INDEXED BY approvals_by_deadline \
+             WHERE status = 'pending' AND set_aside_at IS NULL \
            UNION ALL \
            SELECT min(CASE WHEN t.epoch IS NULL OR t.ended_at IS NOT NULL THEN 0 ELSE t.lease_until END) \
              FROM waiting w LEFT JOIN runtimes t ON t.epoch = w.epoch WHERE w.epoch IS NOT NULL \
@@ -121,7 +124,7 @@ statements! {
            SELECT min(CASE \
                WHEN a.epoch IS NOT NULL THEN CASE WHEN t.epoch IS NULL OR t.ended_at IS NOT NULL THEN 0 ELSE t.lease_until END \
                WHEN r.fence IS NOT a.claim_fence OR r.held_until IS NULL THEN 0 ELSE r.held_until END) \
-             FROM approvals a LEFT JOIN runtimes t ON t.epoch = a.epoch LEFT JOIN runs r ON r.id = a.run_id \
+             FROM approvals a INDEXED BY approvals_unsettled LEFT JOIN runtimes t ON t.epoch = a.epoch LEFT JOIN runs r ON r.id = a.run_id \
              WHERE a.claim_id IS NOT NULL AND a.receipt_outcome IS NULL AND a.set_aside_at IS NULL)"
     );
     RUN_EVENTS = "SELECT seq, at, event FROM run_events WHERE run_id = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
