@@ -5,6 +5,7 @@
 
 use holdgate_authority::{Authority as _, Error};
 use holdgate_core::Refusal;
+use holdgate_wire::run::JournalEntry;
 use holdgate_wire::{AppendEvents, Appended, Code, Problem, Run};
 
 use crate::asked;
@@ -53,19 +54,38 @@ fn is_after_an_append(error: &Error) -> bool {
 }
 
 async fn read_back(remote: &Remote, id: &str, sent: &AppendEvents) -> Result<Found, Error> {
-    let page = remote.journal(id, sent.after).await?;
+    let (found, last_seq) = written_after(remote, id, sent).await?;
     // Read after the journal: while the fence is still ours, nobody else has written what was found.
     let run = remote.run(id).await?;
     if run.fence != sent.fence {
         return Err(Problem::refused(&Refusal::FenceLapsed, None).into());
     }
-    if page.items.is_empty() && page.last_seq == sent.after {
+    if found.is_empty() && last_seq == sent.after {
         return Ok(Found::Nothing);
     }
-    let found = page.items.iter().map(|entry| entry.event.get());
-    let is_exact = page.last_seq == sent.after + sent.events.len() as u64
+    let found = found.iter().map(|entry| entry.event.get());
+    let is_exact = last_seq == sent.after + sent.events.len() as u64
         && found.eq(sent.events.iter().map(|event| event.get()));
     if is_exact { Ok(Found::Done(run)) } else { Err(Problem::refused(&Refusal::JournalMoved, None).into()) }
+}
+
+/// What stands in the journal where the append would, page by page, and the number of its last event. Reads no
+/// more than decides it.
+async fn written_after(
+    remote: &Remote,
+    id: &str,
+    sent: &AppendEvents,
+) -> Result<(Vec<JournalEntry>, u64), Error> {
+    let mut found: Vec<JournalEntry> = Vec::new();
+    loop {
+        let page = remote.journal(id, sent.after + found.len() as u64).await?;
+        let is_end = page.items.is_empty();
+        found.extend(page.items);
+        let is_all = sent.after + found.len() as u64 >= page.last_seq;
+        if is_end || is_all || found.len() > sent.events.len() {
+            return Ok((found, page.last_seq));
+        }
+    }
 }
 
 /// The requests that became durable with the events, in the order in which they were sent.

@@ -41,7 +41,8 @@ pub trait Store: Send + Sync {
     /// One run.
     async fn run(&self, id: &RunId) -> Result<Option<Run>, StoreError>;
 
-    /// Events of a run's journal after `after`, in order, at most `limit`.
+    /// Events of a run's journal after `after`, in order, at most `limit` and at most
+    /// [`EVENTS_PAGE_BYTES`](holdgate_core::limits::EVENTS_PAGE_BYTES) of them, but at least one if there is any.
     async fn run_events(&self, id: &RunId, after: u64, limit: u32) -> Result<Vec<JournalEntry>, StoreError>;
 
     /// The identity behind a credential, by the hash that is kept of it. Revoked and lapsed ones are unknown.

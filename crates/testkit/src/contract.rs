@@ -74,6 +74,7 @@ macro_rules! store_contract {
             requests::everything_is_there_after_reopening,
             runs::a_run_is_created_once,
             runs::a_journal_keeps_its_order_and_its_place,
+            runs::a_page_of_a_journal_is_bounded_in_bytes,
             runs::a_stale_fence_can_do_nothing,
             runs::a_lapsed_lease_lets_the_next_holder_in,
             runs::an_append_and_its_requests_are_one,

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use holdgate_core::approval::Bound;
+use holdgate_core::limits::EVENTS_PAGE_BYTES;
 use holdgate_core::{ApprovalId, Digest, Principal, Run, RunId, Time};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Error, OptionalExtension as _, Row, params};
@@ -162,7 +163,17 @@ pub(super) fn run_events(
     // SQLite's integers are signed: past their end there is no event either.
     let after = i64::try_from(after).unwrap_or(i64::MAX);
     let mut statement = conn.prepare_cached(sql::RUN_EVENTS)?;
-    statement.query_map(params![id.as_str(), after, limit], row::journal_entry)?.collect()
+    let mut rows = statement.query(params![id.as_str(), after, limit])?;
+    let (mut page, mut bytes) = (Vec::new(), 0);
+    while let Some(found) = rows.next()? {
+        let entry = row::journal_entry(found)?;
+        bytes += entry.event.len();
+        if bytes > EVENTS_PAGE_BYTES && !page.is_empty() {
+            break;
+        }
+        page.push(entry);
+    }
+    Ok(page)
 }
 
 /// The identity behind a credential.

@@ -1,7 +1,7 @@
 //! Runs: one holder at a time, a journal that only grows, and requests that become durable with it.
 
 use holdgate_core::approval::Binding;
-use holdgate_core::limits::RUN_LEASE_MS;
+use holdgate_core::limits::{EVENTS_PAGE_BYTES, RUN_LEASE_MS};
 use holdgate_core::requirement::Decision;
 use holdgate_core::run::{RunCommand, RunState};
 use holdgate_core::{Approval, Fence, Refusal, Run, RunId};
@@ -52,6 +52,25 @@ pub async fn a_journal_keeps_its_order_and_its_place(backend: &dyn Backend) {
     assert_eq!(events(&stage, &run, 1, 1).await, all[1..2]);
     assert_eq!(events(&stage, &run, 3, 10).await, []);
     assert_eq!(events(&stage, &run, u64::MAX, 10).await, []);
+}
+
+/// Few large events fill a page as many small ones do; and however large an event is, a reader gets on.
+pub async fn a_page_of_a_journal_is_bounded_in_bytes(backend: &dyn Backend) {
+    let stage = Stage::set(backend).await;
+    let (run, fence) = stage.held_run("run_1").await;
+    let large = format!("\"{}\"", "x".repeat(EVENTS_PAGE_BYTES / 3));
+    let endless = format!("\"{}\"", "y".repeat(EVENTS_PAGE_BYTES));
+    let written = [large.as_str(), &large, &large, &endless, "5"];
+    appended(stage.append(entry(&run, fence, 0, &written)).await);
+    let mut pages = Vec::new();
+    let mut read = Vec::new();
+    while read.len() < written.len() {
+        let page = events(&stage, &run, read.len() as u64, 1_000).await;
+        pages.push(page.len());
+        read.extend(page.into_iter().map(|(_, event)| event));
+    }
+    assert_eq!(pages, [2, 1, 1, 1]);
+    assert!(read == written, "what is read page by page is what was written");
 }
 
 /// Once another process has taken the run over, its former holder neither writes, asks, keeps nor claims.

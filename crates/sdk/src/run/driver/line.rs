@@ -114,9 +114,20 @@ impl Line {
     }
 
     async fn has_written(&self, texts: &[String]) -> Result<bool, RunError> {
-        let page = persist(|| self.authority.journal(&self.run, self.last_seq)).await?;
-        let found = page.items.iter().map(|entry| entry.event.get());
-        Ok(found.eq(texts.iter().map(String::as_str)))
+        let end = self.last_seq + texts.len() as u64;
+        let mut expected = texts.iter();
+        loop {
+            let after = end - expected.len() as u64;
+            let page = persist(|| self.authority.journal(&self.run, after)).await?;
+            let is_ours =
+                page.items.iter().all(|entry| expected.next().is_some_and(|e| e == entry.event.get()));
+            if !is_ours || page.last_seq != end || page.items.is_empty() {
+                return Ok(false);
+            }
+            if expected.len() == 0 {
+                return Ok(true);
+            }
+        }
     }
 
     /// Lets the run go, so that the next process need not wait for the lease to lapse. If it fails, it lapses.
