@@ -27,6 +27,7 @@ pub struct Content {
     /// What it gets as environment; values are not part of it.
     pub environment: EnvironmentDigest,
     /// The files that its arguments name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub operands: Vec<Operand>,
 }
 

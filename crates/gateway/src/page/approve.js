@@ -96,6 +96,7 @@ let deciding = false;
 let endSeen = false; // the end of the action was on screen
 let armTimer = 0;
 let deadlineRead = false;
+let cutOff = false; // the last read failed: what is shown may have moved on
 const skewMs = first.nowMs - Date.now();
 
 // ---- Showing -----------------------------------------------------------------------------------------------------
@@ -160,10 +161,11 @@ function progress() {
     item.dataset.step = kind;
     return item;
   };
+  const away = cutOff ? [element('div', 'detail', 'The gateway does not answer: what happened since is not known here.')] : [];
   switch (executionOf(record)) {
     case null: return [];
-    case 'waiting': return [step('next', 'Waiting for the agent to pick it up')];
-    case 'claimed': return [step('done', `Picked up ${clock(claim.atMs)}`), step('next', 'Running')];
+    case 'waiting': return [step('next', 'Waiting for the agent to pick it up', ...away)];
+    case 'claimed': return [step('done', `Picked up ${clock(claim.atMs)}`), step('next', 'Running', ...away)];
   }
   const said = { succeeded: 'Executed: succeeded', failed: 'Executed: failed', unknown: 'Outcome unknown' }[receipt.outcome];
   const end = step(receipt.outcome, element('span', 'outcome', said), ` ${clock(receipt.atMs)}`);
@@ -245,12 +247,14 @@ async function follow() {
     if (isRecord) {
       failures = 0;
       isFirst = false;
+      cutOff = false;
       accept(reply.body);
       if (!mayChange(record)) return;
       await sleep(record.status === 'pending' ? PAUSE_MS : FOLLOW_MS);
     } else {
       // An end that was read stays true without a connection; an open question does not stay open.
-      if (record.status === 'pending') show('connection-error');
+      cutOff = true;
+      show(record.status === 'pending' ? 'connection-error' : state);
       isFirst = true;
       await sleep(RETRY_MS[Math.min(failures++, RETRY_MS.length - 1)]);
     }

@@ -50,6 +50,26 @@ async fn a_lost_request_unlocks_the_buttons_once_the_record_is_known_to_be_pendi
 }
 
 #[tokio::test]
+async fn an_answered_page_says_when_it_no_longer_knows_how_far_the_action_came() {
+    let name = "an_answered_page_says_when_it_no_longer_knows_how_far_the_action_came";
+    story(name, PHONE, async |stage| {
+        let record = stage.ask_simply().await;
+        stage.decide_elsewhere(&record, "allow-once").await;
+        stage.claim(&record).await;
+        stage.review(&record).await;
+        stage.until_attr("data-execution", "claimed").await;
+        stage.proxy.set(Line::Cut);
+        let is_told = "document.getElementById('progress').textContent.includes('does not answer')";
+        stage.until_true(is_told).await;
+        assert_eq!(stage.state().await, "allowed", "what was read stays true");
+        stage.picture("cut-off").await;
+        stage.proxy.set(Line::Open);
+        stage.until_true(&format!("!{is_told}")).await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_gateway_that_restarts_is_waited_for_and_its_own_requests_are_shown_as_cancelled() {
     let name = "a_gateway_that_restarts_is_waited_for_and_its_own_requests_are_shown_as_cancelled";
     story(name, DESKTOP, async |stage| {
