@@ -113,8 +113,13 @@ fn options(window: Window, profile: &Path) -> Value {
     options
 }
 
-/// The driver, and the port that it chose.
+/// The driver, and the port that it chose. It looks for a free one on two addresses and gives up when it is taken on
+/// one of them meanwhile, which happens when several start at once.
 fn start_driver() -> (Child, u16) {
+    (0..10).find_map(|_| try_start_driver()).expect("chromedriver finds a port")
+}
+
+fn try_start_driver() -> Option<(Child, u16)> {
     let mut driver = Command::new(DRIVER)
         .arg("--port=0")
         .stdin(Stdio::null())
@@ -124,13 +129,14 @@ fn start_driver() -> (Child, u16) {
         .expect("chromedriver starts");
     let out = driver.stdout.take().expect("its output was piped");
     let mut lines = BufReader::new(out).lines().map_while(Result::ok);
-    let port = lines
-        .find_map(|line| {
-            let (_, port) = line.split_once("started successfully on port ")?;
-            port.trim_end_matches('.').parse().ok()
-        })
-        .expect("chromedriver names its port");
+    let Some(port) = lines.find_map(|line| {
+        let (_, port) = line.split_once("started successfully on port ")?;
+        port.trim_end_matches('.').parse().ok()
+    }) else {
+        driver.wait().expect("a driver that said its last word ends");
+        return None;
+    };
     // Goes on reading, so that the driver never waits for a full pipe.
     std::thread::spawn(move || lines.for_each(drop));
-    (driver, port)
+    Some((driver, port))
 }
