@@ -57,7 +57,7 @@ impl Local {
     }
 
     fn prepare(&self, request: CreateApproval) -> Result<convert::Prepared, Error> {
-        convert::prepare(request, self.service.own_epoch())
+        convert::prepare(request, self.service.own_epoch().as_ref())
     }
 }
 

@@ -14,6 +14,7 @@ use holdgate_wire::{Code, Problem};
 
 use crate::convert;
 use crate::error::Error;
+use crate::sweep::OwnEpoch;
 use crate::wait::Waiters;
 
 /// In what capacity this process keeps the authority.
@@ -45,7 +46,7 @@ type Place = (Time, ApprovalId);
 /// The authority over one store.
 pub struct Service {
     store: Arc<dyn Store>,
-    own_epoch: Option<EpochId>,
+    own: Option<OwnEpoch>,
     url: Option<String>,
     waiters: Waiters,
 }
@@ -56,21 +57,12 @@ impl Service {
     /// # Errors
     /// Fails if the store does.
     pub async fn start(store: Arc<dyn Store>, role: Role) -> Result<Arc<Self>, Error> {
-        let (own_epoch, url) = match role {
+        let (own, url) = match role {
             Role::Embedded => (None, None),
-            Role::Gateway { instance, url } => {
-                let by = Principal::authority().id;
-                let kind = RuntimeKind::Gateway { instance };
-                commit(store.execute(Op::StartRuntime { epoch: mint::epoch(), kind, by }).await?, |answer| {
-                    match answer {
-                        Answer::Runtime(runtime) => Some((Some(runtime.epoch), Some(url))),
-                        _ => None,
-                    }
-                })?
-            }
+            Role::Gateway { instance, url } => (Some(OwnEpoch::begin(&*store, instance).await?), Some(url)),
         };
         let waiters = Waiters::new(store.changes());
-        Ok(Arc::new(Self { store, own_epoch, url, waiters }))
+        Ok(Arc::new(Self { store, own, url, waiters }))
     }
 
     /// The store behind it.
@@ -78,9 +70,14 @@ impl Service {
         &self.store
     }
 
-    /// The gateway's own epoch, which it lends to callers that have none.
-    pub fn own_epoch(&self) -> Option<&EpochId> {
-        self.own_epoch.as_ref()
+    /// The gateway's own epoch as it is now, which it lends to callers that have none. The keeper begins another
+    /// when it has lapsed.
+    pub fn own_epoch(&self) -> Option<EpochId> {
+        self.own.as_ref().map(OwnEpoch::current)
+    }
+
+    pub(crate) fn own(&self) -> Option<&OwnEpoch> {
+        self.own.as_ref()
     }
 
     /// Where this gateway answers.
@@ -296,7 +293,7 @@ impl Found {
 /// A waiter looks again this often even if it hears nothing: a hint can be lost.
 const POLL: Duration = Duration::from_secs(5);
 
-fn commit<T>(outcome: Outcome, take: impl FnOnce(Answer) -> Option<T>) -> Result<T, Error> {
+pub(crate) fn commit<T>(outcome: Outcome, take: impl FnOnce(Answer) -> Option<T>) -> Result<T, Error> {
     match outcome {
         Outcome::Committed(answer) | Outcome::Duplicate(answer) => take(answer).ok_or_else(misanswered),
         Outcome::Refused(why, _) => Err(refused(&why)),
