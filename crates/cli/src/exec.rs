@@ -31,7 +31,6 @@ use holdgate_core::approval::Status;
 use holdgate_core::presentation::visible;
 use holdgate_wire::Approval;
 use holdgate_wire::request::SettledOutcome;
-use rustix::process::Signal;
 
 use crate::exit::Exit;
 
@@ -50,8 +49,8 @@ pub struct Arguments {
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
     /// How long to wait for the decision, like 10m, 90s or 1h30m
-    #[arg(long, value_name = "DURATION", value_parser = timeout::parse)]
-    pub timeout: Option<Duration>,
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = timeout::parse)]
+    pub timeout: Duration,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -63,8 +62,8 @@ enum NotRun {
     Unreachable(Error),
     /// It may not run.
     Refused(String),
-    /// Somebody told us to stop while it waited.
-    Stopped(Signal),
+    /// Somebody told us to stop before it was started. What became of the request.
+    Stopped(&'static str),
 }
 
 impl From<anyhow::Error> for NotRun {
@@ -81,7 +80,7 @@ impl From<Error> for NotRun {
 
 /// Waits for the decision on a command and runs it if it is allowed. `variables` is this process's environment. The
 /// exit code is the child's, or 128 and the signal that ended it; 77 if nothing ran, 7 if the gateway could not be
-/// reached to begin with, 128 and the signal if one stopped the waiting.
+/// reached to begin with.
 pub async fn run(
     authority: Arc<dyn Authority>,
     arguments: Arguments,
@@ -109,9 +108,9 @@ fn exit_code(attempted: Result<u8, NotRun>) -> u8 {
             say(&format!("not run: {why}"));
             Exit::NotRun as u8
         }
-        Err(NotRun::Stopped(signal)) => {
-            say("not run: stopped while waiting");
-            u8::try_from(128 + signal.as_raw()).unwrap_or(Exit::NotRun as u8)
+        Err(NotRun::Stopped(request)) => {
+            say(&format!("not run: stopped while waiting; {request}"));
+            Exit::NotRun as u8
         }
     }
 }
@@ -135,10 +134,7 @@ async fn attempt(
     let gate = ask(authority, question, signals).await?;
     let decided = tokio::select! {
         decided = gate.decision() => decided?,
-        signal = signals.stop() => {
-            gate.withdraw("stopped by a signal").await;
-            return Err(NotRun::Stopped(signal));
-        }
+        _ = signals.stop() => return Err(withdrawn(&gate).await),
     };
     allowed(&decided)?;
 
@@ -146,7 +142,7 @@ async fn attempt(
     verify(&invocation, &reviewed).map_err(refused)?;
     let claimed = tokio::select! {
         claimed = gate.claim() => claimed.map_err(NotRun::from),
-        signal = signals.stop() => Err(NotRun::Stopped(signal)),
+        _ = signals.stop() => Err(NotRun::Stopped(ALLOWED)),
     };
     if let Err(why) = claimed {
         // The claim may have been made all the same.
@@ -181,12 +177,13 @@ async fn ask(
     tokio::pin!(asking);
     let (gate, approval) = tokio::select! {
         asked = &mut asking => asked?,
-        signal = signals.stop() => {
+        _ = signals.stop() => {
             // The request may be on its way: learn its name, to call it off.
-            if let Ok(Ok((gate, _))) = tokio::time::timeout(PARTING, asking).await {
-                gate.withdraw("stopped by a signal").await;
-            }
-            return Err(NotRun::Stopped(signal));
+            return Err(match tokio::time::timeout(PARTING, asking).await {
+                Ok(Ok((gate, _))) => withdrawn(&gate).await,
+                Ok(Err(NotRun::Unreachable(_))) => NotRun::Stopped("nothing was asked"),
+                Ok(Err(_)) | Err(_) => NotRun::Stopped(LAPSES),
+            });
         }
     };
     let place = approval.url.as_deref().unwrap_or(&approval.url_path);
@@ -201,9 +198,9 @@ async fn start(
     frozen: Frozen,
     signals: &mut Signals,
 ) -> Result<u8, NotRun> {
-    if let Some(signal) = signals.stopped() {
+    if signals.stopped().is_some() {
         gate.settle_not_run("stopped by a signal").await;
-        return Err(NotRun::Stopped(signal));
+        return Err(NotRun::Stopped(ALLOWED));
     }
     let mut child = match child::prepare(invocation, frozen).and_then(child::Prepared::spawn) {
         Ok(child) => child,
@@ -247,6 +244,17 @@ fn allowed(decided: &Approval) -> Result<(), NotRun> {
         Status::Pending => "there is no decision".to_owned(),
     };
     Err(NotRun::Refused(why))
+}
+
+/// What is said of a request that was allowed when we stopped: there is nothing left to withdraw.
+const ALLOWED: &str = "the request had been allowed";
+/// What is said of a request that nobody called off: it ends with this process's epoch.
+const LAPSES: &str = "the request could not be withdrawn; it lapses by itself";
+
+/// Calls the request off, because somebody told us to stop.
+async fn withdrawn(gate: &Gate) -> NotRun {
+    let is_withdrawn = gate.withdraw("stopped by a signal").await;
+    NotRun::Stopped(if is_withdrawn { "the request was withdrawn" } else { LAPSES })
 }
 
 fn refused(drift: drift::Drift) -> NotRun {

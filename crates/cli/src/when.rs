@@ -15,6 +15,19 @@ pub fn local(at_ms: i64) -> String {
     in_zone(at_ms, TimeZone::system())
 }
 
+/// A point in time that is not far off: without its date if it is on the same day as `now_ms`.
+pub fn soon(at_ms: i64, now_ms: i64) -> String {
+    soon_in_zone(at_ms, now_ms, &TimeZone::system())
+}
+
+fn soon_in_zone(at_ms: i64, now_ms: i64, zone: &TimeZone) -> String {
+    let zoned = |ms| Timestamp::from_millisecond(ms).map(|at| at.to_zoned_datetime(zone.clone()));
+    match (zoned(at_ms), zoned(now_ms)) {
+        (Ok(at), Ok(now)) if at.date() == now.date() => at.strftime("%H:%M:%S").to_string(),
+        _ => in_zone(at_ms, zone.clone()),
+    }
+}
+
 fn in_zone(at_ms: i64, zone: TimeZone) -> String {
     match Timestamp::from_millisecond(at_ms) {
         Ok(at) => at.to_zoned_datetime(zone).strftime("%Y-%m-%d %H:%M:%S %Z").to_string(),
@@ -62,6 +75,13 @@ mod tests {
             assert_eq!(stretch(ms), text);
         }
         assert_eq!((age(5_000, 2_000).as_str(), left(2_000, 5_000).as_str()), ("0s", "0s"));
+    }
+
+    #[test]
+    fn a_later_point_of_the_same_day_is_a_time_of_day() {
+        let soon = |at_ms| soon_in_zone(at_ms, 1_796_068_419_922, &TimeZone::UTC);
+        assert_eq!(soon(1_796_068_499_922), "19:54:59");
+        assert_eq!(soon(1_796_068_419_922 + 86_400_000), "2026-12-01 19:53:39 UTC");
     }
 
     #[test]

@@ -8,20 +8,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdgate_authority::{Authority, Error};
-use holdgate_core::limits::{REASON_CHARS, RUNTIME_TIMEOUT_MS};
+use holdgate_core::limits::REASON_CHARS;
 use holdgate_core::{Action, Canonical, Digest, Kind};
 use holdgate_store::mint;
 use holdgate_wire::approval::Source;
 use holdgate_wire::request::SettledOutcome;
-use holdgate_wire::{Approval, Cancel, CreateApproval, MakeClaim, Settle};
+use holdgate_wire::{Approval, Cancel, Code, CreateApproval, MakeClaim, Settle};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::epoch::Epoch;
 use super::say;
+use crate::when;
 
-/// How long one wait for the decision lasts before it is renewed.
-const WAIT: Duration = Duration::from_secs(10);
+/// How long one wait for the decision lasts before it is renewed. Short, because the line to the gateway mends itself
+/// in silence for as long as a wait lasts, and whoever watches should learn soon that the gateway is away.
+const WAIT: Duration = Duration::from_secs(2);
 /// How long a call may stay without any answer before its connection is given up.
 const CALL: Duration = Duration::from_secs(10);
 /// How long after the deadline the authority may take to say that it has passed.
@@ -49,8 +51,8 @@ pub struct Question {
     pub content: String,
     /// The caller's own words.
     pub reason: Option<String>,
-    /// How long until silence denies; the authority's usual time if there is none.
-    pub timeout: Option<Duration>,
+    /// How long until silence denies.
+    pub timeout: Duration,
 }
 
 impl Gate {
@@ -66,8 +68,7 @@ impl Gate {
         let boundary = mint::name("exec");
         let content = Canonical::parse(&question.content)?;
         let digest = Action::freeze(Kind::Exec, &boundary, content)?.digest();
-        let timeout_ms =
-            question.timeout.map(|timeout| i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX));
+        let timeout_ms = Some(i64::try_from(question.timeout.as_millis()).unwrap_or(i64::MAX));
         let request = CreateApproval {
             kind: Kind::Exec.as_str().to_owned(),
             scope: None,
@@ -81,8 +82,8 @@ impl Gate {
             requirement: None,
         };
         let key = mint::name("key");
-        let until = Instant::now() + question.timeout.unwrap_or(milliseconds(RUNTIME_TIMEOUT_MS));
         let asked = Instant::now();
+        let until = asked.checked_add(question.timeout).unwrap_or(asked);
         let created = persist(until, CALL, || authority.create(request.clone(), Some(&key))).await?;
         let life = milliseconds(created.approval.expires_at_ms - created.approval.created_at_ms);
         let gate = Self {
@@ -111,10 +112,7 @@ impl Gate {
                 return Ok(waited);
             }
             if Instant::now() >= self.deadline {
-                return Err(Error::new(
-                    holdgate_wire::Code::Expired,
-                    "there was no decision before the deadline",
-                ));
+                return Err(Error::new(Code::Expired, "there was no decision before the deadline"));
             }
         }
     }
@@ -158,10 +156,11 @@ impl Gate {
         }
     }
 
-    /// Calls the request off, if it can still be. If not, it ends with this process's epoch.
-    pub async fn withdraw(&self, why: &str) {
+    /// Calls the request off. False if the authority did not say that it is: then it ends with this process's epoch.
+    pub async fn withdraw(&self, why: &str) -> bool {
         let cancel = Cancel { reason: Some(why.to_owned()) };
-        let _ = tokio::time::timeout(PARTING, self.authority.cancel(&self.id, cancel)).await;
+        let cancelled = tokio::time::timeout(PARTING, self.authority.cancel(&self.id, cancel)).await;
+        matches!(cancelled, Ok(Ok(_)))
     }
 
     async fn settle_until(&self, until: Instant, outcome: SettledOutcome, detail: &str) -> Result<(), Error> {
@@ -184,23 +183,36 @@ where
         let error = match tokio::time::timeout_at(limit, call()).await {
             Ok(Ok(value)) => {
                 if away {
-                    say("the gateway is back");
+                    say("the gateway answers again");
                 }
                 return Ok(value);
             }
             Ok(Err(error)) if !error.is_transient() => return Err(error),
             Ok(Err(error)) => error,
-            Err(_) => Error::new(holdgate_wire::Code::Unavailable, "the gateway did not answer in time"),
+            Err(_) => Error::new(Code::Unavailable, "the gateway did not answer in time"),
         };
         if Instant::now() + pause >= until {
             return Err(error);
         }
         if !away {
-            say(&format!("{error}; trying again"));
+            say(&waits(&error, until));
             away = true;
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
+    }
+}
+
+/// What is said once when calls begin to fail: that nothing is lost, and how long it can go on.
+fn waits(error: &Error, until: Instant) -> String {
+    let left = until.saturating_duration_since(Instant::now()).as_millis();
+    let now_ms = when::now_ms();
+    let until = when::soon(now_ms.saturating_add(i64::try_from(left).unwrap_or(i64::MAX)), now_ms);
+    match error.code() {
+        None | Some(Code::Unavailable) => {
+            format!("the gateway does not answer; waiting for it until {until}")
+        }
+        Some(_) => format!("{error}; trying again until {until}"),
     }
 }
 

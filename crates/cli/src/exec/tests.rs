@@ -176,6 +176,7 @@ impl Scene {
 
     fn start_command(&self, command: &[&std::ffi::OsStr], timeout: Option<Duration>) -> JoinHandle<u8> {
         let command = command.iter().map(|&word| word.to_owned()).collect();
+        let timeout = timeout.unwrap_or(Duration::from_secs(600));
         let arguments = Arguments { reason: Some("because".to_owned()), timeout, command };
         let variables =
             [("PATH".into(), "/usr/bin:/bin".into()), ("MARKS".into(), self.path("marks").into())];

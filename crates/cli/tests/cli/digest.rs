@@ -38,6 +38,14 @@ fn a_bad_line_fails_the_whole_but_stops_nothing() {
 }
 
 #[test]
+fn the_help_says_what_a_line_is() {
+    let output = bare().args(["digest", "--help"]).output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    assert!(help.contains(r#"{"runId","scope","boundary","content"}"#), "{help}");
+    assert!(help.contains("task_dispatch"), "{help}");
+}
+
+#[test]
 fn nothing_in_is_nothing_out() {
     assert_eq!(digest(""), (0, Vec::new()));
 }

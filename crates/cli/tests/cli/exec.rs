@@ -47,7 +47,14 @@ impl<'a> Waiting<'a> {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Waits for its end. Standard error is what came after the first line.
+    /// The next line of standard error.
+    fn says(&mut self) -> String {
+        let mut line = String::new();
+        self.stderr.read_line(&mut line).unwrap();
+        line
+    }
+
+    /// Waits for its end. Standard error is what came after the lines that were read.
     fn end(mut self) -> Ended {
         let (mut stdout, mut stderr) = (String::new(), String::new());
         drop(self.child.stdin.take());
@@ -154,16 +161,76 @@ fn a_command_line_that_says_nothing_useful_is_a_usage_error() {
 fn a_signal_while_waiting_withdraws_the_request() {
     let world = World::new();
     let served = world.serve();
-    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+    for signal in [Signal::INT, Signal::TERM] {
         let waiting = Waiting::start(&world, &["touch", world.path("mark").to_str().unwrap()]);
         let id = waiting.id.clone();
         waiting.signal(signal);
         let ended = waiting.end();
-        assert_eq!(ended.code, code, "{ended:?}");
-        assert!(ended.stderr.contains("not run"), "{ended:?}");
+        assert_eq!(ended.code, 77, "{ended:?}");
+        assert_eq!(ended.stderr, "holdgate: not run: stopped while waiting; the request was withdrawn\n");
         assert_eq!(record(&world, &served, &id), is("cancelled", "withdrawn", false, None));
     }
     assert!(!world.path("mark").exists());
+}
+
+#[test]
+fn a_signal_while_the_gateway_is_away_says_that_the_request_lapses_by_itself() {
+    let world = World::new();
+    let served = world.serve();
+    let mut waiting = Waiting::start(&world, &["touch", world.path("mark").to_str().unwrap()]);
+    served.stop();
+    assert!(waiting.says().contains("the gateway does not answer; waiting for it until "));
+    waiting.signal(Signal::TERM);
+    let ended = waiting.end();
+    assert_eq!(ended.code, 77, "{ended:?}");
+    assert_eq!(
+        ended.stderr,
+        "holdgate: not run: stopped while waiting; the request could not be withdrawn; it lapses by itself\n"
+    );
+    assert!(!world.path("mark").exists());
+}
+
+#[test]
+fn a_gateway_that_goes_away_and_comes_back_is_told_once_each_and_the_command_runs() {
+    let world = World::new();
+    let served = world.serve();
+    let address = served.url.strip_prefix("http://").unwrap().to_owned();
+    let mut waiting = Waiting::start(&world, &["echo", "ran"]);
+    served.stop();
+    assert!(waiting.says().contains("the gateway does not answer; waiting for it until "));
+    let _served = world.serve_at(&address);
+    assert_eq!(waiting.says(), "holdgate: the gateway answers again\n");
+    let ended = waiting.allowed();
+    assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (0, "ran\n", ""), "{ended:?}");
+}
+
+#[test]
+fn the_help_says_how_long_it_waits_by_itself() {
+    let help = World::new().run(&["exec", "--help"]).stdout;
+    assert!(help.contains("[default: 10m]"), "{help}");
+}
+
+#[test]
+fn a_list_says_what_became_of_an_allow() {
+    let world = World::new();
+    let _served = world.serve();
+    for (code, result) in [(0, "succeeded"), (3, "failed")] {
+        let ready = world.path(&format!("ready-{code}"));
+        let script = format!("echo > '{}'; cat; exit {code}", ready.display());
+        let waiting = Waiting::start(&world, &["sh", "-c", &script]);
+        let id = waiting.id.clone();
+        let status = || {
+            let listed = world.run(&["approvals", "list", "--all"]).stdout;
+            let row = listed.lines().find(|row| row.contains(&id)).unwrap_or_else(|| panic!("{listed}"));
+            row.split(' ').next().unwrap().to_owned()
+        };
+        assert_eq!(status(), "pending");
+        waiting.answer("allow", &[]);
+        until("the child", || ready.exists().then_some(()));
+        assert_eq!(status(), "running");
+        assert_eq!(waiting.end().code, code);
+        assert_eq!(status(), result);
+    }
 }
 
 #[test]

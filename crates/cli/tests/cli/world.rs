@@ -107,10 +107,20 @@ impl World {
         self.serve_with(&[])
     }
 
+    /// Starts a gateway where an earlier one was.
+    pub fn serve_at(&self, address: &str) -> Served<'_> {
+        self.start(self.command(&["serve", "--listen", address]))
+    }
+
     /// Starts a gateway on a free port, with more arguments.
     pub fn serve_with(&self, arguments: &[&str]) -> Served<'_> {
         let mut command = self.command(&["serve", "--listen", "127.0.0.1:0"]);
-        command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.args(arguments);
+        self.start(command)
+    }
+
+    fn start(&self, mut command: Command) -> Served<'_> {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
