@@ -164,13 +164,15 @@ fn table(items: &[Approval]) -> Table<7> {
             Status::Pending => when::left(item.expires_at_ms, now_ms),
             Status::Allowed | Status::Denied | Status::Expired | Status::Cancelled => "-".to_owned(),
         };
+        let (word, colour) = show::word(item);
+        let standing = Cell::coloured(word, colour);
         // Who signed in, then what it calls itself: only the first is known.
         let who = match &item.source.agent {
             Some(agent) => format!("{} (\"{agent}\")", item.requester.label),
             None => item.requester.label.clone(),
         };
         table.push([
-            Cell::coloured(item.status.as_str(), show::colour(item.status)),
+            standing,
             Cell::plain(&item.id),
             Cell::plain(item.kind.as_str()),
             Cell::plain(&item.presentation.headline),

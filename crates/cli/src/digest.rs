@@ -35,6 +35,22 @@ enum Answer {
     },
 }
 
+/// What the long help adds: the shape of the lines.
+pub fn long_help() -> String {
+    format!(
+        "Each line in is one JSON object:\n  {{\"runId\",\"scope\",\"boundary\",\"content\"}}\n\
+         runId, scope and boundary are strings; content is any JSON. The scopes are {}.\n\n\
+         Each line out is {{\"id\",\"requestHash\"}} or {{\"error\"}}, in the order of the lines in. The exit code is 1 \
+         if any line failed.",
+        scopes()
+    )
+}
+
+/// The known scopes, in a sentence.
+fn scopes() -> String {
+    Kind::ALL.map(Kind::scope).join(", ")
+}
+
 /// Answers line by line until the input ends.
 ///
 /// # Errors
@@ -62,8 +78,8 @@ fn identify(line: &[u8]) -> anyhow::Result<Answer> {
     let run = request.run_id.trim();
     ensure!(!run.is_empty(), "runId is empty");
     ensure!(!run.chars().any(char::is_control), "runId holds a control character");
-    let kind =
-        Kind::of_scope(&request.scope).with_context(|| format!("scope {:?} is not known", request.scope))?;
+    let kind = Kind::of_scope(&request.scope)
+        .with_context(|| format!("scope {:?} is not known; it is one of {}", request.scope, scopes()))?;
     let content = Canonical::parse(request.content.get()).context("content")?;
     let action = Action::freeze(kind, &request.boundary, content)?;
     Ok(Answer::Identified {
@@ -118,6 +134,15 @@ mod tests {
             assert!(answer["error"].is_string(), "{line}: {answer}");
         }
         assert!(answers[bad.len()]["id"].is_string());
+    }
+
+    #[test]
+    fn an_unknown_scope_is_told_the_known_ones_and_so_is_the_help() {
+        let line = br#"{"runId":"r","scope":"tool","boundary":"b","content":{}}"#;
+        let (answers, _) = answers(line);
+        let known = "exec, plugin, tool_call, task_dispatch, task_round, plan";
+        assert_eq!(answers[0]["error"], format!("scope \"tool\" is not known; it is one of {known}"));
+        assert!(long_help().contains(known));
     }
 
     #[test]

@@ -58,6 +58,7 @@ enum Command {
     Exec(exec::Arguments),
     Demo(demo::Arguments),
     /// Identify requests: JSON lines in, their ids and digests out
+    #[command(after_long_help = digest::long_help())]
     Digest,
 }
 

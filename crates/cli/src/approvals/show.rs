@@ -74,12 +74,19 @@ pub fn end(approval: &Approval) -> String {
     format!("{status}{by}{at}{reason}")
 }
 
-/// The colour that goes with a status.
-pub fn colour(status: Status) -> Colour {
-    match status {
-        Status::Pending => Colour::Yellow,
-        Status::Allowed => Colour::Green,
-        Status::Denied | Status::Expired | Status::Cancelled => Colour::Red,
+/// How a record stands, in one word of a list and its colour. Of an allow: what became of it.
+pub fn word(approval: &Approval) -> (&'static str, Colour) {
+    let result = approval.receipt.as_ref().map(|receipt| receipt.outcome);
+    match (approval.status, result) {
+        (Status::Pending, _) => ("pending", Colour::Yellow),
+        (Status::Allowed, Some(Outcome::Succeeded)) => ("succeeded", Colour::Green),
+        (Status::Allowed, Some(Outcome::Failed)) => ("failed", Colour::Yellow),
+        (Status::Allowed, Some(Outcome::Unknown)) => ("unknown", Colour::Yellow),
+        (Status::Allowed, None) if approval.claim.is_some() => ("running", Colour::Green),
+        (Status::Allowed, None) => ("allowed", Colour::Green),
+        (status @ (Status::Denied | Status::Expired | Status::Cancelled), _) => {
+            (status.as_str(), Colour::Red)
+        }
     }
 }
 
