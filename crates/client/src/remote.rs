@@ -94,10 +94,14 @@ impl Remote {
     }
 }
 
-/// An id that survives in a path. What cannot names nothing.
+/// An id that survives in a path byte for byte. What cannot names nothing: a URL drops tabs and line breaks, so that
+/// another record's name would be left.
 fn named(id: &str) -> Result<&str, Error> {
     match id {
         "" | "." | ".." => Err(Problem::refused(&Refusal::NotFound, None).into()),
+        id if id.chars().any(char::is_control) || id.trim() != id => {
+            Err(Problem::refused(&Refusal::NotFound, None).into())
+        }
         id => Ok(id),
     }
 }

@@ -26,6 +26,39 @@ pub struct EnvironmentDigest {
     pub sha256: String,
     /// How many variables there are.
     pub count: usize,
+    /// Names of those that can make programs load or run something else, sorted. Values are never named.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub steering: Vec<String>,
+}
+
+/// Variables that dynamic loaders, shells, interpreters and git obey before the command's own arguments.
+const STEERING: [&str; 21] = [
+    "BASH_ENV",
+    "CLASSPATH",
+    "EDITOR",
+    "ENV",
+    "GIT_EDITOR",
+    "GIT_EXTERNAL_DIFF",
+    "GIT_PAGER",
+    "GIT_PROXY_COMMAND",
+    "GIT_SSH",
+    "GIT_SSH_COMMAND",
+    "IFS",
+    "JAVA_TOOL_OPTIONS",
+    "LESSOPEN",
+    "NODE_OPTIONS",
+    "PAGER",
+    "PERL5LIB",
+    "PERL5OPT",
+    "PROMPT_COMMAND",
+    "RUBYLIB",
+    "RUBYOPT",
+    "SHELLOPTS",
+];
+const STEERING_PREFIXES: [&str; 4] = ["BASH_FUNC_", "DYLD_", "LD_", "PYTHON"];
+
+fn is_steering(name: &str) -> bool {
+    STEERING.contains(&name) || STEERING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 impl Environment {
@@ -63,7 +96,10 @@ impl Environment {
                 hasher.update(part);
             }
         }
-        EnvironmentDigest { sha256: hex(&hasher.finalize()), count: self.0.len() }
+        let names = self.0.iter().filter_map(|(name, _)| name.to_str());
+        let mut steering: Vec<_> = names.filter(|name| is_steering(name)).map(str::to_owned).collect();
+        steering.sort();
+        EnvironmentDigest { sha256: hex(&hasher.finalize()), count: self.0.len(), steering }
     }
 }
 
@@ -97,5 +133,12 @@ mod tests {
         assert_ne!(plain, digest(&[("A", "1B"), ("", "2")]));
         assert_ne!(digest(&[("A", "B=1")]), digest(&[("A=B", "1")]));
         assert_ne!(digest(&[("A", "")]), digest(&[]));
+    }
+
+    #[test]
+    fn variables_that_make_programs_run_something_else_are_named_without_their_values() {
+        let digest = environment(&[("LD_PRELOAD", "/x.so"), ("HOME", "/h"), ("BASH_ENV", "./x")]).digest();
+        assert_eq!(digest.steering, ["BASH_ENV", "LD_PRELOAD"]);
+        assert!(!serde_json::to_string(&digest).unwrap().contains("x.so"));
     }
 }

@@ -135,7 +135,7 @@ fn read(path: &Path, directory: &Directory) -> Result<(Interpreter, Vec<u8>)> {
     Ok((Interpreter { path: shown.to_owned(), sha256: digest.sha256, bytes: digest.bytes }, head))
 }
 
-/// Follows `#!` lines. `env NAME` is followed too: it is the usual way to write an interpreter.
+/// Follows `#!` lines: what each starts, also through `env`, and every file that its argument names.
 fn interpreters(
     first: &Shebang,
     environment: &Environment,
@@ -143,8 +143,10 @@ fn interpreters(
 ) -> Result<Vec<Interpreter>> {
     let mut found = Vec::new();
     let mut next = Some(first.clone());
+    let mut lines = 0;
     while let Some(shebang) = next {
-        ensure!(found.len() < MAX_INTERPRETERS, "too many `#!` lines lead from one to the next");
+        ensure!(lines < MAX_INTERPRETERS, "too many `#!` lines lead from one to the next");
+        lines += 1;
         let path = &shebang.interpreter;
         if let Some(why) = not_runnable(path, directory) {
             bail!("the interpreter {} {why}", path.display());
@@ -152,14 +154,28 @@ fn interpreters(
         let (interpreter, head) = read(path, directory)?;
         found.push(interpreter);
         next = parse_shebang(&head)?;
-        if let Some(word) = shebang.started_by_env() {
+        let Started { program, arguments } = shebang.starts()?;
+        if let Some(word) = program {
             let path = search(word, environment, directory)?;
             let (interpreter, head) = read(&path, directory)?;
             found.push(interpreter);
             next = parse_shebang(&head)?;
         }
+        for name in arguments {
+            if directory.stat(Path::new(name)).is_ok_and(|stat| is_regular(&stat)) {
+                found.push(read(Path::new(name), directory)?.0);
+            }
+        }
     }
     Ok(found)
+}
+
+/// What a `#!` line starts beyond its interpreter.
+struct Started<'a> {
+    /// The word that `env` looks up.
+    program: Option<&'a str>,
+    /// What may name a file.
+    arguments: Vec<&'a str>,
 }
 
 impl Shebang {
@@ -167,7 +183,36 @@ impl Shebang {
     pub fn started_by_env(&self) -> Option<&str> {
         let word = self.argument.as_deref()?;
         let plain = !word.starts_with('-') && !word.contains(['=', ' ', '\t']);
-        (self.interpreter.file_name() == Some(OsStr::new("env")) && plain).then_some(word)
+        (self.is_env() && plain).then_some(word)
+    }
+
+    fn is_env(&self) -> bool {
+        self.interpreter.file_name() == Some(OsStr::new("env"))
+    }
+
+    /// The kernel passes the argument as one; `env -S` splits it. Both readings are bound.
+    fn starts(&self) -> Result<Started<'_>> {
+        let Some(argument) = self.argument.as_deref() else {
+            return Ok(Started { program: None, arguments: Vec::new() });
+        };
+        if !self.is_env() {
+            let words = argument.split([' ', '\t']).filter(|word| !word.is_empty() && *word != argument);
+            return Ok(Started {
+                program: None,
+                arguments: std::iter::once(argument).chain(words).collect(),
+            });
+        }
+        if let Some(word) = self.started_by_env() {
+            return Ok(Started { program: Some(word), arguments: Vec::new() });
+        }
+        let split = argument.strip_prefix("-S").or_else(|| argument.strip_prefix("--split-string="));
+        let mut words = split.unwrap_or_default().split([' ', '\t']).filter(|word| !word.is_empty());
+        // Quotes, escapes, variables, options and assignments are a language of their own.
+        let is_plain = split.is_some_and(|text| !text.contains(['\'', '"', '\\', '$', '#']));
+        match words.next().filter(|word| is_plain && !word.starts_with('-') && !word.contains('=')) {
+            Some(program) => Ok(Started { program: Some(program), arguments: words.collect() }),
+            None => bail!("its `#!` line uses `env` in a way that cannot be followed: name the interpreter"),
+        }
     }
 }
 
@@ -295,5 +340,36 @@ mod tests {
         assert_eq!(direct, ["/bin/sh"]);
         assert_eq!(shebang, Shebang { interpreter: "/bin/sh".into(), argument: Some("-e".into()) });
         assert_eq!(paths("./env").0, ["/usr/bin/env", "/bin/sh"]);
+    }
+
+    #[test]
+    fn every_file_that_a_script_line_names_is_found() {
+        let home = tempfile::tempdir().unwrap();
+        let directory = Directory::open(home.path()).unwrap();
+        let at = |name: &str| home.path().join(name).to_str().unwrap().to_owned();
+        script(&home.path().join("real.sh"), "echo real\n", 0o644);
+        script(&home.path().join("tool"), "#!/bin/sh ./real.sh\n", 0o755);
+        let names = |line: &str| -> Vec<String> {
+            script(&home.path().join("s"), &format!("#!{line}\n"), 0o755);
+            let found = find("./s", &path_of("/usr/bin:/bin"), &directory).unwrap();
+            found.shown.interpreters.into_iter().map(|one| one.path.replace("/./", "/")).collect()
+        };
+        assert_eq!(names("/bin/sh ./real.sh"), ["/bin/sh".to_owned(), at("real.sh")]);
+        assert_eq!(names("/bin/sh -e ./real.sh"), ["/bin/sh".to_owned(), at("real.sh")]);
+        assert_eq!(names("./tool"), [at("tool"), "/bin/sh".to_owned(), at("real.sh")]);
+        assert_eq!(names("/usr/bin/env -S sh -e ./real.sh"), ["/usr/bin/env", "/usr/bin/sh", &at("real.sh")]);
+        let nested = ["/usr/bin/env".to_owned(), at("tool"), "/bin/sh".to_owned(), at("real.sh")];
+        assert_eq!(names("/usr/bin/env -S ./tool"), nested);
+        for line in [
+            "/usr/bin/env -i sh",
+            "/usr/bin/env A=1 sh",
+            "/usr/bin/env -S A=1 sh",
+            "/usr/bin/env -S 'sh'",
+            "/usr/bin/env -S",
+        ] {
+            script(&home.path().join("s"), &format!("#!{line}\n"), 0o755);
+            let failed = failure(find("./s", &path_of("/usr/bin:/bin"), &directory));
+            assert!(failed.contains("cannot be followed"), "{line}: {failed}");
+        }
     }
 }

@@ -12,8 +12,21 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 /// What a command expects to be told by whoever started it.
-pub const CAUGHT: [Signal; 7] =
-    [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP, Signal::USR1, Signal::USR2, Signal::WINCH];
+pub const CAUGHT: [Signal; 13] = [
+    Signal::INT,
+    Signal::QUIT,
+    Signal::TERM,
+    Signal::HUP,
+    Signal::USR1,
+    Signal::USR2,
+    Signal::WINCH,
+    Signal::ALARM,
+    Signal::VTALARM,
+    Signal::PROF,
+    Signal::IO,
+    Signal::XCPU,
+    Signal::XFSZ,
+];
 
 /// Those that the kernel sends to everybody in the terminal's foreground group, so to the child as well.
 const OF_TERMINAL: [Signal; 3] = [Signal::INT, Signal::QUIT, Signal::WINCH];

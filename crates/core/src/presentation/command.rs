@@ -28,7 +28,7 @@ pub(super) fn exec(content: &Map<String, Value>) -> Result<Described, NotPresent
         directory(&mut facts, cwd)?;
     }
     if let Some(environment) = content.get("environment") {
-        known(&mut facts, "Environment", "environment", environment, ENVIRONMENT)?;
+        variables(&mut facts, environment)?;
     }
     if let Some(list) = content.get("operands") {
         operands(&mut facts, list)?;
@@ -208,6 +208,23 @@ fn program(facts: &mut Facts, value: &Value) -> Result<(), NotPresentable> {
     facts.inside(&mut Path::default(), Step::Key("executable"), |facts, path| {
         each_known(facts, path, "Interpreter", "interpreters", items, FILE)
     })
+}
+
+/// The environment, and after it the names in it that can make programs run something else.
+fn variables(facts: &mut Facts, value: &Value) -> Result<(), NotPresentable> {
+    let names = value.get("steering").and_then(Value::as_array).filter(|names| !names.is_empty());
+    let names = names.and_then(|names| names.iter().map(Value::as_str).collect::<Option<Vec<_>>>());
+    let (Value::Object(object), Some(names)) = (value, names) else {
+        return known(facts, "Environment", "environment", value, ENVIRONMENT);
+    };
+    let mut counted = object.clone();
+    counted.remove("steering");
+    known(facts, "Environment", "environment", &Value::Object(counted), ENVIRONMENT)?;
+    for name in names {
+        let name = facts.quoted(name)?;
+        facts.push("Variable that steers programs".to_owned(), name)?;
+    }
+    Ok(())
 }
 
 /// One fact for each known object of a list.

@@ -197,3 +197,19 @@ async fn a_damaged_run_ends_what_waits_behind_it_and_is_not_made_anew() {
     assert!(store.execute(create).await.is_err());
     assert!(store.run(&"run_1".parse().unwrap()).await.is_err());
 }
+
+#[tokio::test]
+async fn what_a_stored_run_will_run_is_shown_whatever_was_written_about_it() {
+    let database = Database::new();
+    let store = database.store(clock());
+    populate(&*store).await;
+    let run = held_run(&*store, "told").await;
+    let asked = commit(&*store, ask(Binding::Checkpoint(run), "t:1")).await;
+    let lie = r#"{"kind":"tool","headline":"Do nothing","facts":[],"flags":[]}"#;
+    let changed = vandal(&database)
+        .execute("UPDATE approvals SET presentation = ?1 WHERE id = ?2", [lie, asked.id.as_str()]);
+    assert_eq!(changed.unwrap(), 1);
+    let seen = store.approval(&asked.id).await.unwrap().unwrap();
+    let Stored::Sound(read) = seen.stored else { panic!("{seen:?}") };
+    assert_eq!(read.presentation, asked.presentation);
+}

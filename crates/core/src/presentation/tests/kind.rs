@@ -281,6 +281,20 @@ fn a_script_is_told_with_what_runs_it() {
 }
 
 #[test]
+fn variables_that_steer_programs_are_named() {
+    let environment = json!({ "count": 2, "steering": ["BASH_ENV", "LD_PRELOAD"] });
+    let shown = shown(Kind::Exec, json!({ "argv": ["true"], "environment": environment }));
+    let steers = "Variable that steers programs";
+    let expected = [
+        ("Command", "true"),
+        ("Environment", "2 variables"),
+        (steers, r#""BASH_ENV""#),
+        (steers, r#""LD_PRELOAD""#),
+    ];
+    assert_eq!(facts(&shown), expected);
+}
+
+#[test]
 fn a_headline_repeats_no_text_of_several_lines() {
     let shown = shown(Kind::Tool, json!({ "toolName": "t", "input": { "notes": "a\nb", "version": "1" } }));
     assert_eq!(shown.headline, "Call tool `t` with version \"1\" and 1 more");

@@ -5,6 +5,7 @@ use holdgate_core::action::{Action, Digest, Kind};
 use holdgate_core::approval::{
     Actor, Binding, Claim, End, Outcome, Receipt, Source, Status, TerminalReason, Vote,
 };
+use holdgate_core::presentation::{Presentation, present};
 use holdgate_core::principal::PrincipalKind;
 use holdgate_core::requirement::{Decision, Requirement};
 use holdgate_core::{Approval, ApprovalId, Canonical, Fence, Phase, Time};
@@ -62,7 +63,7 @@ fn approval(row: &Row<'_>, votes: Vec<Vote>) -> Result<Approval, Why> {
     let boundary: String = columns.next()?;
     let digest: Digest = columns.parse()?;
     let content: Option<String> = columns.next()?;
-    let presentation = columns.json()?;
+    let stored: Presentation = columns.json()?;
     let reason = columns.next()?;
     let source = Source {
         agent: columns.next()?,
@@ -85,6 +86,11 @@ fn approval(row: &Row<'_>, votes: Vec<Vote>) -> Result<Approval, Why> {
     }
     let (created_at, expires_at) = (columns.time()?, columns.time()?);
     let content = frozen(&id, kind, &boundary, digest, content, &binding)?;
+    // What a stored run will run is there to be shown; what was written down about it need not be believed.
+    let presentation = match &content {
+        Some(content) => present(kind, &content.to_value()).map_err(|e| e.to_string())?,
+        None => stored,
+    };
     let phase = phase(&mut columns, &binding, &votes, created_at, expires_at)?;
     Ok(Approval {
         id,
