@@ -17,9 +17,9 @@ use holdgate_wire::{Approval, Code, Settle};
 
 use super::RunError;
 use super::journal::{Ending, Event, REPLY_BYTES};
-use super::machine::{Call, Effect, End, Interrupted, Known, Machine, Resting, claim_id};
+use super::machine::{Call, Effect, End, Interrupted, Machine, Resting, claim_id};
 use super::outcome::{Cause, Finished, Outcome, Pending, Rejection};
-use super::review::{Checked, Question, TASK, check};
+use super::review::{Checked, Known, Question, TASK, check};
 use crate::agent::Agent;
 use crate::gate::ToolCall;
 use crate::model::{Reply, RequestedCall};

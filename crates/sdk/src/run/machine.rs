@@ -11,10 +11,10 @@ use std::collections::BTreeSet;
 
 use super::journal::{Event, JournalError, VERSION};
 use super::outcome::{CallSummary, Rejection};
-use super::review::Question;
+use super::review::{Known, Question};
 use crate::model::{Message, Reply, RequestedCall, Transcript};
 use call::Phase;
-pub(crate) use call::{Call, Interrupted, Known, claim_id};
+pub(crate) use call::{Call, Interrupted, claim_id};
 
 /// A run.
 #[derive(Clone, Debug)]

@@ -16,7 +16,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::machine::Known;
 use super::outcome::{Cause, Rejection};
 use crate::agent::Agent;
 use crate::model::RequestedCall;
@@ -51,6 +50,19 @@ pub(crate) struct Question {
     /// How long until silence denies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) timeout_ms: Option<i64>,
+}
+
+/// What this process knows of a request's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// It has not looked.
+    Nothing,
+    /// There is none yet.
+    Pending,
+    /// Allowed.
+    Allowed,
+    /// Anything else.
+    Ended(Rejection),
 }
 
 /// Validates a call with the agent's tools of today.

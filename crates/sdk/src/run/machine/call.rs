@@ -6,7 +6,7 @@ use super::Effect;
 use crate::model::{Message, RequestedCall};
 use crate::run::journal::{Ending, Event};
 use crate::run::outcome::{CallResult, CallSummary, ReceiptState, Rejection, Review};
-use crate::run::review::Question;
+use crate::run::review::{Known, Question};
 
 /// One call of the run.
 #[derive(Clone, Debug)]
@@ -31,19 +31,6 @@ pub(super) enum Phase {
     Ended { claim: Option<String>, ending: Ending, receipt: Option<ReceiptState> },
     /// It will never run.
     Rejected(Rejection),
-}
-
-/// What this process knows of a request's answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Known {
-    /// It has not looked.
-    Nothing,
-    /// There is none yet.
-    Pending,
-    /// Allowed.
-    Allowed,
-    /// Anything else.
-    Ended(Rejection),
 }
 
 /// Whether the journal says already that a call's outcome is unknown.
