@@ -12,6 +12,20 @@ pub const BOUNDARY_CHARS: usize = 16_384;
 pub const CONTENT_BYTES: usize = 1 << 20;
 /// Largest HTTP body, in bytes. Larger than the content it carries.
 pub const BODY_BYTES: usize = 4 << 20;
+/// Most connections that a gateway keeps open. Whoever comes then waits to be accepted.
+pub const CONNECTIONS: usize = 4_096;
+/// Largest head of an HTTP request, in bytes.
+pub const HEAD_BYTES: usize = 64 << 10;
+/// How long a connection may take until the head of its next request is complete, in milliseconds. Being idle counts.
+pub const HEAD_MS: i64 = 15_000;
+/// How long the body of a request may take to arrive, in milliseconds.
+pub const BODY_MS: i64 = 30_000;
+/// How long the body of a request may make no progress, in milliseconds.
+pub const BODY_STALL_MS: i64 = 10_000;
+/// How long a response may make no progress because its reader does not read, in milliseconds.
+pub const RESPONSE_STALL_MS: i64 = 30_000;
+/// Longest detail of a problem, in characters.
+pub const DETAIL_CHARS: usize = 1_000;
 /// Shortest and longest life of a request, in milliseconds.
 pub const TIMEOUT_MS: std::ops::RangeInclusive<i64> = 1..=30 * DAY_MS;
 /// How long a request of a live process waits when it names no timeout, in milliseconds.
@@ -51,6 +65,8 @@ const _: () = {
     assert!(BODY_BYTES > CONTENT_BYTES * 2, "a body holds content with room for escapes");
     assert!(COMMAND_DISPLAY_LIMIT <= DISPLAY_LIMIT && DISPLAY_LIMIT < CONTENT_BYTES);
     assert!(RUNTIME_TIMEOUT_MS <= CHECKPOINT_TIMEOUT_MS && CHECKPOINT_TIMEOUT_MS <= *TIMEOUT_MS.end());
+    assert!(BODY_STALL_MS < BODY_MS && HEAD_BYTES < BODY_BYTES);
+    assert!(RUNTIME_LEASE_MS / 3 < HEAD_MS, "a caller that renews in time keeps its connection");
     assert!(RUN_LEASE_MS < RUNTIME_LEASE_MS && RUNTIME_LEASE_MS < WAIT_MS);
     assert!(PAGE_ITEMS_DEFAULT <= PAGE_ITEMS);
     assert!(EVENT_BYTES <= EVENTS_PAGE_BYTES && EVENTS_PAGE_BYTES <= BODY_BYTES);

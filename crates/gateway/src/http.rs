@@ -1,6 +1,7 @@
 //! The route table. What each call does is `holdgate-authority`'s; only here are HTTP's words for it.
 
 mod approvals;
+mod body;
 mod caller;
 mod guard;
 mod openapi;
@@ -10,9 +11,7 @@ mod runs;
 mod system;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
-use holdgate_core::limits::BODY_BYTES;
 use tokio::sync::watch;
 
 use crate::Gateway;
@@ -54,7 +53,6 @@ pub(crate) fn app(gateway: Gateway, port: u16, stopping: watch::Receiver<bool>) 
         .fallback(problem::no_such_call)
         .method_not_allowed_fallback(problem::wrong_method)
         .layer(axum::middleware::from_fn(system::measure))
-        .layer(DefaultBodyLimit::max(BODY_BYTES))
         .with_state(app);
     Router::new().fallback_service(routes).layer(axum::middleware::from_fn(guard::check))
 }

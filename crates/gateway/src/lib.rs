@@ -3,12 +3,12 @@
 //! Owns the network and nothing behind it. `run` is given a bound listener and told when to stop.
 
 mod auth;
+mod connections;
 mod http;
 pub mod page;
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use holdgate_authority::Service;
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -16,9 +16,6 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 pub use auth::{CREDENTIAL_PREFIXES, credential_hash};
-
-/// How long open connections may finish what they are answering once the gateway is told to stop.
-const DRAIN: Duration = Duration::from_millis(1_000);
 
 /// What a gateway serves.
 #[derive(Clone)]
@@ -30,10 +27,10 @@ pub struct Gateway {
 }
 
 /// Serves on `listener` until `shutdown` completes, whatever is pending then: waiting callers are told to come
-/// back, and connections that linger are cut.
+/// back, and connections that linger are cut. While it cannot accept it waits and tries again.
 ///
 /// # Errors
-/// Fails if the listener does.
+/// Fails if the listener is not bound.
 pub async fn run(
     listener: TcpListener,
     gateway: Gateway,
@@ -48,13 +45,9 @@ pub async fn run(
         // Nobody listening any more means that serving has ended already.
         let _ = stop.send(true);
     });
-    let serving = axum::serve(listener, app).with_graceful_shutdown(stopped(stopping.clone()));
-    let served = tokio::select! {
-        served = serving => served,
-        () = async { stopped(stopping).await; tokio::time::sleep(DRAIN).await } => Ok(()),
-    };
+    connections::serve(listener, app, connections::places(), stopping).await;
     keeper.abort();
-    served
+    Ok(())
 }
 
 async fn stopped(mut stopping: watch::Receiver<bool>) {

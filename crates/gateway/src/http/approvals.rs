@@ -14,8 +14,9 @@ use holdgate_wire::{
 use serde::Deserialize;
 
 use super::App;
+use super::body::Body;
 use super::caller::{Reader, Writer};
-use super::problem::{Body, HttpError, Id, Params, json};
+use super::problem::{HttpError, Id, Params, json};
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
@@ -29,19 +30,25 @@ pub(super) async fn create(
     headers: HeaderMap,
     Body(request): Body<CreateApproval>,
 ) -> Result<Response, HttpError> {
-    let key = match headers.get(IDEMPOTENCY_KEY).map(|key| key.to_str()) {
-        None => None,
-        Some(Ok(key)) => Some(key),
-        Some(Err(_)) => {
-            return Err(Problem::new(Code::InvalidRequest, "Idempotency-Key: it is not ASCII").into());
-        }
-    };
+    let key = idempotency_key(&headers)?;
     let created = caller.create(request, key).await?;
     if created.is_new {
         metrics::counter!("holdgate_approvals_requested_total", "kind" => created.approval.kind.as_str())
             .increment(1);
     }
     Ok(json(if created.is_new { StatusCode::CREATED } else { StatusCode::OK }, &created.approval))
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let mut keys = headers.get_all(IDEMPOTENCY_KEY).into_iter();
+    let Some(key) = keys.next() else {
+        return Ok(None);
+    };
+    if keys.next().is_some() {
+        return Err(Problem::new(Code::InvalidRequest, "Idempotency-Key: it is given twice"));
+    }
+    let key = key.to_str();
+    key.map(Some).map_err(|_| Problem::new(Code::InvalidRequest, "Idempotency-Key: it is not ASCII"))
 }
 
 /// Lists approvals, newest first.
@@ -115,7 +122,7 @@ pub(super) async fn decide(
     Ok(json(StatusCode::OK, &decided?))
 }
 
-/// Spends an allow.
+/// Spends an allow. The same claim again is answered the same.
 #[utoipa::path(post, path = "/v1/approvals/{id}/claim", params(("id" = String, Path)), request_body = MakeClaim,
     responses((status = 200, body = inline(ClaimAnswer)), (status = "default", body = Problem)))]
 pub(super) async fn claim(
@@ -123,9 +130,11 @@ pub(super) async fn claim(
     Id(id): Id,
     Body(claim): Body<MakeClaim>,
 ) -> Result<Response, HttpError> {
-    let claim = caller.claim(&id, claim).await?;
-    metrics::counter!("holdgate_claims_total").increment(1);
-    Ok(json(StatusCode::OK, &ClaimAnswer { claim }))
+    let claim = caller.claim(&id, claim).await;
+    // The same claim again is granted again: this counts answers, not allows that were spent.
+    let result = if claim.is_ok() { "granted" } else { "refused" };
+    metrics::counter!("holdgate_claim_requests_total", "result" => result).increment(1);
+    Ok(json(StatusCode::OK, &ClaimAnswer { claim: claim? }))
 }
 
 #[derive(serde::Serialize, utoipa::ToSchema)]

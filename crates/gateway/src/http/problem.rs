@@ -1,14 +1,14 @@
-//! Errors as responses, and request bodies that say where they are wrong.
+//! Errors as responses, and parameters that say where they are wrong.
 
-use axum::body::Bytes;
-use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
-use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use holdgate_authority::Error;
-use holdgate_core::limits::BODY_BYTES;
+use holdgate_core::limits::DETAIL_CHARS;
+use holdgate_core::presentation::visible;
 use holdgate_wire::{Code, Problem};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -36,7 +36,8 @@ impl From<Error> for HttpError {
 
 impl IntoResponse for HttpError {
     fn into_response(self) -> Response {
-        let Self(problem) = self;
+        let Self(mut problem) = self;
+        problem.detail = presentable(&problem.detail);
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
         let mut response = json(status, &problem);
         let headers = response.headers_mut();
@@ -52,6 +53,15 @@ impl IntoResponse for HttpError {
     }
 }
 
+/// The detail as it may be shown: it quotes what a caller sent, which may be long and may deceive.
+pub(super) fn presentable(detail: &str) -> String {
+    let shown = visible(detail.get(..detail.floor_char_boundary(DETAIL_CHARS * 4)).unwrap_or_default());
+    if shown.chars().count() <= DETAIL_CHARS {
+        return shown;
+    }
+    shown.chars().take(DETAIL_CHARS - 1).chain(['…']).collect()
+}
+
 /// A JSON response that no cache keeps.
 pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Response {
     match serde_json::to_vec(body) {
@@ -63,28 +73,6 @@ pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Response {
             tracing::error!(%error, "a response could not be written");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
-    }
-}
-
-/// A JSON body. An empty one is an empty object.
-pub(super) struct Body<T>(pub(super) T);
-
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
-    type Rejection = HttpError;
-
-    async fn from_request(request: Request, state: &S) -> Result<Self, HttpError> {
-        let bytes = Bytes::from_request(request, state).await.map_err(too_large)?;
-        let text = if bytes.is_empty() { b"{}" } else { &bytes[..] };
-        let parsed = serde_json::from_slice(text);
-        parsed.map(Body).map_err(|e| Problem::new(Code::InvalidRequest, format!("the body: {e}")).into())
-    }
-}
-
-fn too_large(rejection: BytesRejection) -> HttpError {
-    if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-        Problem::new(Code::TooLarge, format!("the body is larger than {BODY_BYTES} bytes")).into()
-    } else {
-        Problem::new(Code::InvalidRequest, format!("the body could not be read: {rejection}")).into()
     }
 }
 

@@ -6,8 +6,9 @@ use holdgate_authority::Authority;
 use holdgate_wire::{AppendEvents, Appended, CreateRun, JournalPage, LeaseRun, Problem, Run, Runtime};
 use serde::Deserialize;
 
+use super::body::Body;
 use super::caller::{Reader, Writer};
-use super::problem::{Body, HttpError, Id, Params, json};
+use super::problem::{HttpError, Id, Params, json};
 
 /// Begins an epoch of the calling process.
 #[utoipa::path(post, path = "/v1/runtimes",

@@ -17,8 +17,10 @@ async fn a_malformed_body_is_refused_with_the_place_of_the_fault() {
     for (body, says) in [
         ("", "missing field `kind`"),
         ("{", "line 1 column 1"),
-        ("[]", "line 1"),
-        ("null", "line 1"),
+        ("[]", "not a JSON object"),
+        ("null", "not a JSON object"),
+        (r#"["exec",{"argv":["ls"]}]"#, "not a JSON object"),
+        (r#"{"kind":"exec","content":{"argv":["ls"]},"source":7}"#, "expected an object"),
         (r#"{"kind":"exec"}"#, "missing field `content`"),
         (r#"{"kind":"exec","content":{"argv":["ls"]},"colour":1}"#, "unknown field `colour`"),
         (r#"{"kind":"exec","kind":"exec","content":{"argv":["ls"]}}"#, "duplicate field `kind`"),
@@ -82,5 +84,35 @@ async fn a_body_that_is_no_utf8_is_refused() {
     let body = b"{\"kind\":\"exec\",\"content\":{\"argv\":[\"\xff\"]}}".to_vec();
     let request = client.post(format!("{}/v1/approvals", gateway.url)).bearer_auth("agent").body(body);
     assert_eq!(request.send().await.unwrap().status(), 400);
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_detail_is_short_and_shows_what_deceives() {
+    let gateway = TestGateway::start().await;
+    let deceptive = format!("\\u001b[2J\\u202e{}", "x".repeat(100_000));
+    for body in [
+        format!(r#"{{"kind":"exec","content":{{"argv":["ls"]}},"{deceptive}":1}}"#),
+        format!(r#"{{"kind":"{deceptive}","content":{{}}}}"#),
+        format!(r#"{{"kind":"exec","content":{{"argv":["ls"]}},"epoch":{{"{deceptive}":1}}}}"#),
+        format!(r#"{{"kind":"exec","content":{{"argv":["ls"],"{deceptive}":1,"{deceptive}":2}}}}"#),
+    ] {
+        let (status, _, detail) = create(&gateway, &body).await;
+        assert_eq!(status, 400, "{detail}");
+        assert!(detail.chars().count() <= 1_000, "{}", detail.len());
+        assert!(!detail.contains(['\u{1b}', '\u{202e}']), "{detail}");
+    }
+    let reply = gateway.by(Persona::Agent).get(&format!("/{}", "x".repeat(5_000))).await;
+    assert!(reply.field("/detail").chars().count() <= 1_000);
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_body_that_goes_on_and_on_is_refused_and_the_sender_hears_why() {
+    let gateway = TestGateway::start().await;
+    for _ in 0..20 {
+        let (status, code, _) = create(&gateway, &" ".repeat(8 << 20)).await;
+        assert_eq!((status, code.as_str()), (413, "too_large"));
+    }
     gateway.stop().await;
 }

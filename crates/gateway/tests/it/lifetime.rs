@@ -7,6 +7,8 @@ use holdgate_core::limits::RUNTIME_LEASE_MS;
 use holdgate_testkit::ManualClock;
 use holdgate_testkit::gateway::{Persona, TestGateway};
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 const START: Time = Time::from_ms(1_800_000_000_000);
 
@@ -110,6 +112,35 @@ async fn a_stopping_gateway_tells_waiters_and_is_gone() {
         .await
         .expect("it does not wait for reviewers");
     assert_eq!(waiting.await.unwrap().status, 202);
+}
+
+#[tokio::test]
+async fn hundreds_of_waiters_and_stalled_senders_do_not_hold_up_the_end() {
+    let gateway = TestGateway::start().await;
+    let (id, _) = gateway.by(Persona::Agent).ask(&["ls"]).await;
+    let host = gateway.url.trim_start_matches("http://").to_owned();
+    let head = format!("HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer agent\r\n");
+    let wait = format!("GET /v1/approvals/{id}/wait?timeoutMs=60000 {head}\r\n");
+    let stalled = ["GET / HT".to_owned(), format!("POST /v1/approvals {head}Content-Length: 1000\r\n\r\n{{")];
+    let mut waiting = Vec::new();
+    let mut stalling = Vec::new();
+    for n in 0..300 {
+        let mut stream = TcpStream::connect(&host).await.unwrap();
+        stream.write_all(wait.as_bytes()).await.unwrap();
+        waiting.push(stream);
+        let mut stream = TcpStream::connect(&host).await.unwrap();
+        stream.write_all(stalled[n % 2].as_bytes()).await.unwrap();
+        stalling.push(stream);
+    }
+    let reviewer = gateway.by(Persona::Reviewer);
+    assert_eq!(reviewer.get(&format!("/v1/approvals/{id}")).await.status, 200, "others are still served");
+    tokio::time::timeout(Duration::from_secs(10), gateway.stop()).await.expect("it does not wait for them");
+    for mut stream in waiting {
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 202"), "{answer}");
+    }
+    drop(stalling);
 }
 
 #[tokio::test]
