@@ -99,9 +99,14 @@ pub(crate) async fn page_reviewer(app: &App, headers: &HeaderMap) -> Result<Opti
 }
 
 fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Error> {
-    let Some(value) = headers.get(AUTHORIZATION) else {
+    let mut values = headers.get_all(AUTHORIZATION).into_iter();
+    let Some(value) = values.next() else {
         return Ok(None);
     };
+    // Whoever stands between may have looked at another one than we would.
+    if values.next().is_some() {
+        return Err(unauthenticated("the request has several Authorization headers"));
+    }
     let token = value.to_str().ok().and_then(|text| text.split_once(' '));
     match token {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Ok(Some(token.trim())),

@@ -23,6 +23,9 @@ async fn without_a_known_credential_nothing_is_answered() {
             gateway.anonymous().send(Method::GET, "/v1/approvals", &[("authorization", scheme)], None).await;
         assert_eq!(reply.status, 401, "{scheme}");
     }
+    let agent = [("authorization", "Bearer agent")];
+    let two = gateway.by(Persona::Reviewer).send(Method::GET, "/v1/approvals", &agent, None).await;
+    assert_eq!(two.problem(), (401, "unauthenticated".to_owned()), "neither of two credentials counts");
     gateway.stop().await;
 }
 
