@@ -1,17 +1,17 @@
 //! The reviewer page over HTTP: who sees it, with which headers. What it looks like is `page`'s.
 
 use axum::Form;
-use axum::extract::State;
-use axum::extract::rejection::FormRejection;
+use axum::extract::{FromRequest, Request, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, SET_COOKIE};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use holdgate_authority::{Authority, Error, Local};
-use holdgate_wire::Code;
+use holdgate_core::limits::HEAD_BYTES;
+use holdgate_wire::{Code, Problem};
 use serde::Deserialize;
 
-use super::App;
-use super::problem::{HttpError, Id};
+use super::problem::{HttpError, Id, no_such_call, presentable};
+use super::{App, body};
 use crate::{auth, page};
 
 /// The page of one approval. Reading it changes nothing, whatever the query says: links get prefetched.
@@ -38,47 +38,58 @@ pub(super) async fn approve(
 }
 
 #[derive(Deserialize)]
-pub(super) struct SignIn {
-    token: String,
-    next: String,
+struct SignIn {
+    token: Option<String>,
+    next: Option<String>,
 }
 
-/// Signs a reviewer in and sends the browser back to the page it came from.
-pub(super) async fn sign_in(
-    State(app): State<App>,
-    form: Result<Form<SignIn>, FormRejection>,
-) -> Result<Response, HttpError> {
-    let Ok(Form(SignIn { token, next })) = form else {
-        return Err(Error::new(Code::InvalidRequest, "the form has the fields token and next").into());
+/// Signs a reviewer in and sends the browser back to the page it came from. A person sees the answer, so every answer
+/// is a page.
+pub(super) async fn sign_in(State(app): State<App>, request: Request) -> Response {
+    let form = match form(request).await {
+        Ok(form) => form,
+        Err(problem) => return sign_in_again("", &problem),
     };
     // Only ever back to an approval of this gateway: anything else would be an open redirect.
-    let Some(id) = next.strip_prefix("/approve/").filter(|id| is_plain(id)) else {
-        return Err(Error::new(Code::InvalidRequest, "next: it is not the path of an approval").into());
+    let next = form.next.as_deref().and_then(|next| next.strip_prefix("/approve/")).filter(|id| is_plain(id));
+    let Some(id) = next else {
+        let detail = "This form does not name an approval. Open the link that you were sent once more.";
+        return sign_in_again("", &Problem::new(Code::InvalidRequest, detail));
     };
-    match auth::sign_in(&app, &token).await {
-        Ok(cookie) => {
-            let mut response = html(StatusCode::SEE_OTHER, String::new());
-            let set = [(LOCATION, format!("/approve/{id}")), (SET_COOKIE, cookie)];
-            for (name, value) in set {
-                let value = HeaderValue::from_str(&value);
-                let value =
-                    value.map_err(|_| Error::new(Code::Unavailable, "the cookie could not be written"))?;
-                response.headers_mut().insert(name, value);
-            }
-            Ok(response)
+    let Some(token) = form.token else {
+        return sign_in_again(id, &Problem::new(Code::InvalidRequest, "The form came without a token."));
+    };
+    match auth::sign_in(&app, &token).await.map(|cookie| see(id, &cookie)) {
+        Ok(Some(response)) => response,
+        Err(Error::Problem(problem)) => sign_in_again(id, &problem),
+        Ok(None) | Err(Error::Unreachable { .. }) => {
+            sign_in_again(id, &Problem::new(Code::Unavailable, "Signing in is not possible at the moment."))
         }
-        Err(Error::Problem(problem))
-            if matches!(problem.code, Code::Unauthenticated | Code::NotAReviewer) =>
-        {
-            let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::UNAUTHORIZED);
-            Ok(html(status, page::sign_in_page(id, Some(&problem.detail))))
-        }
-        Err(error) => Err(error.into()),
     }
 }
 
+async fn form(request: Request) -> Result<SignIn, Problem> {
+    let (parts, body) = request.into_parts();
+    let bytes = body::read(body, HEAD_BYTES).await?;
+    let form = Form::<SignIn>::from_request(Request::from_parts(parts, bytes.into()), &()).await;
+    form.map(|Form(form)| form).map_err(|_| Problem::new(Code::InvalidRequest, "The form could not be read."))
+}
+
+fn see(id: &str, cookie: &str) -> Option<Response> {
+    let mut response = html(StatusCode::SEE_OTHER, String::new());
+    for (name, value) in [(LOCATION, format!("/approve/{id}").as_str()), (SET_COOKIE, cookie)] {
+        response.headers_mut().insert(name, HeaderValue::from_str(value).ok()?);
+    }
+    Some(response)
+}
+
+fn sign_in_again(id: &str, problem: &Problem) -> Response {
+    let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+    html(status, page::sign_in_page(id, Some(&presentable(&problem.detail))))
+}
+
 /// The page's script, style and mark.
-pub(super) async fn asset(Id(name): Id) -> Response {
+pub(super) async fn asset(uri: Uri, Id(name): Id) -> Response {
     match page::asset(&name) {
         Some((content_type, body)) => {
             let mut response = with_page_headers(body.into_response());
@@ -88,14 +99,14 @@ pub(super) async fn asset(Id(name): Id) -> Response {
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
             response
         }
-        None => StatusCode::NOT_FOUND.into_response(),
+        None => no_such_call(uri).await.into_response(),
     }
 }
 
-/// An id that stands in a path as it is.
+/// An id that stands in a path as it is. One of dots alone would name another path.
 fn is_plain(id: &str) -> bool {
-    !id.is_empty()
-        && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~' | b'%'))
+    let is_dots = id.to_ascii_lowercase().replace("%2e", ".").bytes().all(|b| b == b'.');
+    !is_dots && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~' | b'%'))
 }
 
 fn html(status: StatusCode, body: String) -> Response {

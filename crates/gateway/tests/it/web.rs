@@ -55,10 +55,14 @@ async fn only_a_reviewers_token_signs_in_and_only_to_an_approval() {
         "/approve/../x",
         "/approve/a/b",
         "/approve/",
+        "/approve/.",
+        "/approve/..",
+        "/approve/%2e%2E",
         "/v1/approvals",
     ] {
-        let reply = sign_in(&gateway, "reviewer", &next.replace(':', "%3A")).await;
-        assert_eq!(reply.problem(), (400, "invalid_request".to_owned()), "{next}");
+        let reply = sign_in(&gateway, "reviewer", &next.replace('%', "%25").replace(':', "%3A")).await;
+        assert_eq!(reply.status, 400, "{next}");
+        assert!(!reply.headers.contains_key("set-cookie"));
     }
     let cookie = signed_in(&gateway, &id).await;
     let page = open(&gateway.anonymous(), &path, &cookie).await;
@@ -66,6 +70,31 @@ async fn only_a_reviewers_token_signs_in_and_only_to_an_approval() {
     let missing = open(&gateway.anonymous(), "/approve/apr_00000000000000000000000000000000", &cookie).await;
     assert_eq!(missing.status, 404);
     assert!(missing.text.contains("data-state=\"not-found\""));
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_form_that_cannot_be_used_is_answered_with_a_page() {
+    let gateway = TestGateway::start().await;
+    let large = format!("token={}&next=/approve/x", "t".repeat(100_000));
+    for (headers, body, status) in [
+        (&[FORM][..], "token=reviewer", 400),
+        (&[FORM], "next=/approve/x", 400),
+        (&[FORM], "", 400),
+        (&[FORM], "token=a&token=b&next=/approve/x", 400),
+        (&[FORM], "token=%FF&next=/approve/x", 401),
+        (&[], "token=reviewer&next=/approve/x", 400),
+        (&[FORM], &large, 413),
+    ] {
+        let reply = gateway.anonymous().send(Method::POST, "/sign-in", headers, Some(body.to_owned())).await;
+        let body = body.get(..40).unwrap_or(body);
+        assert_eq!(reply.status, status, "{body}: {}", reply.text);
+        assert_eq!(reply.headers["content-type"], "text/html; charset=utf-8", "{body}");
+        assert!(
+            reply.text.contains("data-state=\"sign-in\"") && reply.text.contains("role=\"alert\""),
+            "{body}"
+        );
+    }
     gateway.stop().await;
 }
 
@@ -121,6 +150,9 @@ async fn pages_and_assets_carry_the_strict_headers() {
         assert_eq!(reply.headers["x-frame-options"], "DENY");
         assert_eq!(reply.headers["x-content-type-options"], "nosniff");
     }
-    assert_eq!(gateway.anonymous().get("/assets/..%2fmain.rs").await.status, 404);
+    for name in ["..%2fmain.rs", "x"] {
+        let reply = gateway.anonymous().get(&format!("/assets/{name}")).await;
+        assert_eq!(reply.problem(), (404, "not_found".to_owned()), "{name}");
+    }
     gateway.stop().await;
 }
