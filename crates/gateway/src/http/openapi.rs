@@ -2,7 +2,8 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use utoipa::OpenApi;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::{Modify, OpenApi};
 
 use super::problem::json;
 use super::{approvals, runs, system};
@@ -13,6 +14,9 @@ use super::{approvals, runs, system};
         title = "Holdgate",
         description = "Durable approvals for AI agents. Send Authorization: Bearer TOKEN."
     ),
+    modifiers(&BearerToken),
+    // Every call's, except where the call says otherwise.
+    security(("token" = [])),
     paths(
         approvals::create,
         approvals::list,
@@ -34,6 +38,16 @@ use super::{approvals, runs, system};
     )
 )]
 struct Document;
+
+/// How a caller shows who it is.
+struct BearerToken;
+
+impl Modify for BearerToken {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+        document.components.get_or_insert_default().add_security_scheme("token", scheme);
+    }
+}
 
 pub(super) async fn document() -> Response {
     json(StatusCode::OK, &Document::openapi())

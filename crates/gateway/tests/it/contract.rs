@@ -46,6 +46,10 @@ async fn the_same_key_and_body_is_the_same_request_and_another_body_is_refused()
     assert_eq!(first.json(), again.json());
     assert_eq!(post("k1", "rm").await.problem(), (422, "idempotency_mismatch".to_owned()));
     assert_eq!(post("k2", "ls").await.status, 201);
+    let body = json!({ "kind": "exec", "content": { "argv": ["ls"] } }).to_string();
+    let keys = [("Idempotency-Key", "k1"), ("Idempotency-Key", "k3")];
+    let two = agent.send(Method::POST, "/v1/approvals", &keys, Some(body)).await;
+    assert_eq!(two.problem(), (400, "invalid_request".to_owned()), "neither of two keys counts");
     gateway.stop().await;
 }
 
@@ -259,13 +263,21 @@ async fn the_published_document_names_every_call() {
     let paths = document["paths"].as_object().unwrap();
     let operations: usize = paths.values().map(|path| path.as_object().unwrap().len()).sum();
     assert_eq!(operations, 17, "{:?}", paths.keys());
+    assert_eq!(
+        document["components"]["securitySchemes"]["token"],
+        json!({ "type": "http", "scheme": "bearer" })
+    );
     for (path, operations) in paths {
-        for method in operations.as_object().unwrap().keys() {
+        for (method, operation) in operations.as_object().unwrap() {
             let concrete = path.replace("{id}", "x").replace("{epoch}", "x");
             let method = method.to_uppercase().parse().unwrap();
             let reply = gateway.anonymous().send(method, &concrete, &[], None).await;
             assert!(![405, 421, 500].contains(&reply.status), "{path}: {}", reply.status);
             assert!(!reply.text.contains("there is nothing at"), "{path}");
+            let security = operation.get("security").unwrap_or(&document["security"]);
+            let is_open = reply.status != 401;
+            let says = if is_open { json!([{}]) } else { json!([{ "token": [] }]) };
+            assert_eq!(security, &says, "{path} answers a stranger {}", reply.status);
         }
     }
     let health = gateway.anonymous().get("/healthz").await;
