@@ -98,7 +98,9 @@ struct Answer {
 pub async fn run(target: &Target, arguments: Arguments, json: bool) -> Result<Exit, Failure> {
     match arguments.command {
         Command::List(query) => once(target, async |authority| list(authority, query, json).await).await,
-        Command::Show { id } => once(target, async |authority| show(authority, &id, json).await).await,
+        Command::Show { id } => {
+            once(target, async |authority| show(authority, &id, &target.command(), json).await).await
+        }
         Command::Allow(answer) => {
             once(target, async |authority| decide(authority, answer, Decision::AllowOnce, json).await).await
         }
@@ -109,12 +111,20 @@ pub async fn run(target: &Target, arguments: Arguments, json: bool) -> Result<Ex
     }
 }
 
+/// Whoever decides at the database should know that it is not at a gateway.
+fn say_that_no_gateway_runs(target: &Target) {
+    say(&format!("no gateway is running; using the database in {}", target.home.dir().display()));
+}
+
 /// Connects as the reviewer, acts, and lets go.
 async fn once(
     target: &Target,
     act: impl AsyncFnOnce(&dyn Authority) -> Result<Exit, Failure>,
 ) -> Result<Exit, Failure> {
     let connection = connect_when_free(target, Identity::Operator, WithoutGateway::Open).await?;
+    if let Serves::Here(_) = connection.serves {
+        say_that_no_gateway_runs(target);
+    }
     let done = act(&*connection.authority).await;
     connection.close().await;
     done
@@ -184,12 +194,12 @@ fn table(items: &[Approval]) -> Table<7> {
     table
 }
 
-async fn show(authority: &dyn Authority, id: &str, json: bool) -> Result<Exit, Failure> {
+async fn show(authority: &dyn Authority, id: &str, ourselves: &str, json: bool) -> Result<Exit, Failure> {
     let approval = read(authority, id).await?;
     if json {
         return print_json(&approval);
     }
-    print(&show::text(&approval, Screen::of_stdout(), when::now_ms()))?;
+    print(&show::text(&approval, Screen::of_stdout(), when::now_ms(), ourselves))?;
     Ok(Exit::Done)
 }
 
@@ -247,10 +257,15 @@ fn lost(failure: Failure) -> Failure {
 async fn wait(target: &Target, id: &str, timeout: Option<Duration>, json: bool) -> Result<Exit, Failure> {
     let until = timeout.map(|timeout| Instant::now() + timeout);
     let left = || until.map_or(WAIT, |until| until.saturating_duration_since(Instant::now()));
-    let mut has_seen_it = false;
+    let (mut has_seen_it, mut has_said_so) = (false, false);
     loop {
         let wait = if has_seen_it { left().min(WAIT) } else { Duration::ZERO };
-        match look(target, id, wait).await {
+        let found = look(target, id, wait).await;
+        if !has_said_so && matches!(found, Ok((_, None))) {
+            say_that_no_gateway_runs(target);
+            has_said_so = true;
+        }
+        match found {
             Ok((approval, _)) if approval.is_terminal() || left().is_zero() => {
                 return waited(&approval, json);
             }

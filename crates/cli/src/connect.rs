@@ -17,6 +17,7 @@ use holdgate_store::{Credential, Owner, Store, StoreError};
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::home::{Home, Identity};
+use crate::shell;
 
 /// Where to seek an authority.
 #[derive(Clone, Debug)]
@@ -25,6 +26,21 @@ pub struct Target {
     pub url: Option<String>,
     /// The home directory.
     pub home: Home,
+}
+
+impl Target {
+    /// This program on the same target, for people to copy. The home is named unless it is the one without a name; a
+    /// token never is.
+    pub fn command(&self) -> String {
+        let mut command = shell::our_name();
+        if !Home::at(None).is_ok_and(|usual| usual == self.home) {
+            command += &format!(" --home {}", shell::word(self.home.dir()));
+        }
+        if let Some(url) = &self.url {
+            command += &format!(" --url {}", shell::word(url));
+        }
+        command
+    }
 }
 
 /// What a command does when no gateway serves the home.

@@ -2,10 +2,12 @@
 //! reviewed.
 //!
 //! Owns `demo start` and `demo restore`, each one process's share of the run, and their exit codes. The parts: `agent`
-//! (what it may do), `workspace` (what it does it to), `tour` (the whole story in one command).
+//! (what it may do), `workspace` (what it does it to), `tour` (the whole story in one
+//! command), `story` (how it is told).
 
 mod agent;
 mod gateway;
+mod story;
 mod tour;
 mod workspace;
 
@@ -80,7 +82,7 @@ pub async fn run(
                 (_, true) => Some(tour::Answer::Deny),
                 _ => None,
             };
-            tour::run(answer, timeout, json).await.map(ExitCode::from)
+            tour::run(answer, timeout, json).await
         }
     }
 }

@@ -15,7 +15,7 @@ mod freeze;
 mod gate;
 mod operand;
 mod script;
-mod signals;
+pub mod signals;
 #[cfg(test)]
 mod tests;
 pub mod timeout;

@@ -13,6 +13,7 @@ mod home;
 mod screen;
 mod serve;
 mod served;
+mod shell;
 mod table;
 mod when;
 

@@ -2,12 +2,14 @@
 #![expect(clippy::unwrap_used, reason = "a test whose processes do not run has failed")]
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -93,6 +95,49 @@ impl Drop for Serving {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
+}
+
+/// A demo that is being watched.
+struct Watched {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    /// What it has told so far.
+    story: String,
+}
+
+impl Watched {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        Self { child, stdout, story: String::new() }
+    }
+
+    /// Reads on to a line with these words; answers what follows them.
+    fn reads(&mut self, words: &str) -> String {
+        loop {
+            let mut line = String::new();
+            assert!(self.stdout.read_line(&mut line).unwrap() > 0, "no {words:?} in\n{}", self.story);
+            self.story.push_str(&line);
+            if let Some((_, rest)) = line.split_once(words) {
+                return rest.trim().to_owned();
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Its exit code and its whole story.
+    fn end(mut self) -> (Option<i32>, String) {
+        self.stdout.read_to_string(&mut self.story).unwrap();
+        (self.child.wait().unwrap().code(), self.story)
+    }
+}
+
+/// Runs a command that was told, as somebody who copies it.
+fn copy(command: &str) -> Output {
+    Command::new("sh").args(["-c", command]).env_clear().output().unwrap()
 }
 
 fn text<'a>(document: &'a Value, field: &str) -> &'a str {
@@ -205,6 +250,69 @@ fn a_gateway_that_the_caller_uses_otherwise_is_left_alone() {
     let output = place.holdgate(&["demo", "--yes"]).env(foreign.0, foreign.1).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(!place.home().exists(), "the demo has a home of its own");
+}
+
+#[test]
+fn the_page_stays_up_after_the_end_until_somebody_ends_it() {
+    let place = Place::new();
+    let mut demo = Watched::start(place.holdgate(&["demo"]));
+    let page = demo.reads("in a browser");
+    let allow = demo.reads("in a terminal");
+    demo.reads("Waiting.");
+    assert!(copy(&allow).status.success(), "{allow}");
+    demo.reads("publish_release, once");
+    let remove = demo.reads("remove them with: ");
+    demo.reads("The page stays up");
+    let (address, path) = page.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 ") && answer.contains("id=\"approval\""), "{answer}");
+    demo.signal(Signal::INT);
+    assert_eq!(demo.end().0, Some(0), "the story was told to its end");
+    let left = || fs::read_dir(place.dir.path()).unwrap().count();
+    assert_eq!(left(), 1);
+    assert!(copy(&remove).status.success(), "{remove}");
+    assert_eq!(left(), 0, "nothing else is left");
+}
+
+#[test]
+fn a_demo_that_is_stopped_while_it_waits_says_that_nothing_ran_and_can_go_on() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let place = Place::new();
+        let mut demo = Watched::start(place.holdgate(&["demo"]));
+        let deny = demo.reads("or  ");
+        demo.reads("Waiting.");
+        demo.signal(signal);
+        demo.reads("Stopped. Nothing ran.");
+        let go_on = demo.reads("go on with");
+        let (ended, story) = demo.end();
+        assert_eq!(ended, Some(code), "{story}");
+        assert!(story.contains("remove them with: rm -r "), "{story}");
+        assert_eq!(copy(&go_on).status.code(), Some(8), "its run still waits: {go_on}");
+        assert!(copy(&deny).status.success(), "{deny}");
+        assert_eq!(copy(&go_on).status.code(), Some(3));
+    }
+}
+
+#[test]
+fn a_demo_that_is_stopped_in_the_middle_of_the_release_says_that_its_end_is_not_known() {
+    if !has_git() {
+        return;
+    }
+    let place = Place::new();
+    let (path, entered, go) = place.slow_git();
+    let mut demo = place.holdgate(&["demo", "--yes"]);
+    demo.env("PATH", path);
+    let demo = Watched::start(demo);
+    wait_for(&entered);
+    demo.signal(Signal::TERM);
+    let (code, story) = demo.end();
+    fs::write(&go, "").unwrap();
+    assert_eq!(code, Some(143), "{story}");
+    assert!(story.contains("Stopped while publish_release ran. How it ended is not known"), "{story}");
+    assert!(!story.contains("go on with"), "{story}");
 }
 
 /// One life of a run in the place's home: still waiting, then allowed, then done, then done already.

@@ -16,8 +16,8 @@ const LABEL: usize = 24;
 /// Spaces before a fact.
 const INDENT: usize = 2;
 
-/// The whole record, as of `now_ms`.
-pub fn text(approval: &Approval, screen: Screen, now_ms: i64) -> String {
+/// The whole record, as of `now_ms`. `ourselves` begins the commands that answer it.
+pub fn text(approval: &Approval, screen: Screen, now_ms: i64, ourselves: &str) -> String {
     let shown = &approval.presentation;
     let mut text = String::new();
     block(&mut text, screen, 0, &[Row::new(">", &shown.headline)], Some(Colour::Bold));
@@ -35,7 +35,7 @@ pub fn text(approval: &Approval, screen: Screen, now_ms: i64) -> String {
         text.push_str("\nTo answer:\n");
         for command in ["allow", "deny"] {
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "  holdgate approvals {command} {}", approval.id);
+            let _ = writeln!(text, "  {ourselves} approvals {command} {}", approval.id);
         }
     }
     text

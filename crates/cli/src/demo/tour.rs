@@ -1,27 +1,25 @@
 //! The whole story in one command: one process starts the release and exits, somebody decides, another goes on.
 //!
-//! Owns what the watcher is told. What is told was counted or read, never assumed.
+//! Owns the order of events and the exit code. How it is told is in `story`.
 
-use std::io::Write as _;
-use std::process::{ExitStatus, Stdio};
+use std::process::{ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use holdgate_authority::Authority;
 use holdgate_client::Remote;
-use holdgate_core::approval::{Outcome, Status};
+use holdgate_core::approval::Status;
 use holdgate_wire::Approval;
-use serde_json::json;
+use rustix::process::Signal;
 use tokio::process::Command;
 
 use super::Started;
-use super::agent::VERSION;
 use super::gateway::OwnGateway;
+use super::story::Story;
 use super::workspace::{Versioned, Workspace};
+use crate::exec::signals::Signals;
 use crate::exit::{Exit, Failure};
 use crate::home::Identity;
-use crate::screen::{Colour, Screen};
-use crate::when;
 
 /// How long one wait for the decision lasts before it is renewed.
 const WAIT: Duration = Duration::from_secs(30);
@@ -29,6 +27,10 @@ const WAIT: Duration = Duration::from_secs(30);
 const AGAIN: Duration = Duration::from_millis(500);
 /// How often it is tried again: longer than a lease lives.
 const TRIES: u32 = 40;
+/// How long the page stays up after the end, for whoever decided on it to see the receipt.
+const LINGER: Duration = Duration::from_secs(5);
+/// What ends the demo early.
+const ENDING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
 /// What a child of the demo must not take from the environment: it belongs to another home.
 const FOREIGN: [&str; 3] = ["HOLDGATE_URL", "HOLDGATE_HOME", "HOLDGATE_TOKEN"];
 
@@ -47,7 +49,7 @@ impl Answer {
         }
     }
 
-    fn flag(self) -> &'static str {
+    pub fn flag(self) -> &'static str {
         match self {
             Answer::Allow => "yes",
             Answer::Deny => "no",
@@ -55,26 +57,97 @@ impl Answer {
     }
 }
 
-/// Plays the demo from its start to its end.
-pub async fn run(answer: Option<Answer>, timeout: Duration, json: bool) -> Result<Exit, Failure> {
-    let gateway = OwnGateway::start().await?;
-    let story = Story::new(json);
-    let played = play(&gateway, &story, answer, timeout).await;
-    gateway.stop().await?;
-    Ok(played?)
+/// How a demo came to its end.
+enum Played {
+    /// All of it was told.
+    Told(Exit),
+    /// Somebody told it to stop.
+    Stopped(Signal),
 }
 
-async fn play(
+/// Plays the demo from its start to its end. The exit code is 128 and the signal if one stopped it.
+pub async fn run(answer: Option<Answer>, timeout: Duration, json: bool) -> Result<ExitCode, Failure> {
+    let mut signals = Signals::listen(&ENDING)?;
+    let gateway = OwnGateway::start().await?;
+    let story = Story::new(json);
+    let played = play_or_stop(&gateway, &story, answer, timeout, &mut signals).await;
+    let home = gateway.home.dir().to_owned();
+    let stopped = gateway.stop().await;
+    if !matches!(played, Ok(Played::Told(_))) {
+        story.files(&home);
+    }
+    let played = played?;
+    stopped?;
+    Ok(match played {
+        Played::Told(exit) => exit.into(),
+        Played::Stopped(signal) => {
+            ExitCode::from(u8::try_from(128 + signal.as_raw()).unwrap_or(Exit::Failed as u8))
+        }
+    })
+}
+
+async fn play_or_stop(
     gateway: &OwnGateway,
     story: &Story,
     answer: Option<Answer>,
     timeout: Duration,
-) -> anyhow::Result<Exit> {
+    signals: &mut Signals,
+) -> anyhow::Result<Played> {
     let token = gateway.home.token(Identity::Agent)?;
     let authority = Remote::new(&gateway.url, &token)?;
+    let mut started = None;
+    // Whoever is stopped here leaves no process behind: they end with what waits for them.
+    let ended = tokio::select! {
+        ended = play(gateway, &authority, story, answer, timeout, &mut started) => Ok(ended?),
+        signal = signals.stop() => Err(signal),
+    };
+    match ended {
+        Ok((exit, decided)) => {
+            story.files(gateway.home.dir());
+            // Somebody looks at the page only if somebody decided there.
+            if answer.is_none() && matches!(decided, Status::Allowed | Status::Denied) {
+                story.linger();
+                // What ends the lingering early takes nothing back.
+                let _ = tokio::time::timeout(LINGER, signals.stop()).await;
+            }
+            Ok(Played::Told(exit))
+        }
+        Err(signal) => {
+            let found = match &started {
+                Some(started) => Some((started, look(gateway, &authority, started).await?)),
+                None => None,
+            };
+            story.stopped(gateway.home.dir(), found.as_ref().map(|(started, found)| (*started, found)));
+            Ok(Played::Stopped(signal))
+        }
+    }
+}
+
+/// What is there: the record first, so that what it claims has been counted.
+async fn look(gateway: &OwnGateway, authority: &Remote, started: &Started) -> anyhow::Result<Found> {
+    let record = authority.get(&started.approval_id).await?;
+    let workspace = workspace_of(gateway, started)?;
+    let (releases, tags) = (workspace.releases()?, workspace.tags().await?);
+    Ok(Found { releases, tags, versioned: workspace.versioned(), record })
+}
+
+fn workspace_of(gateway: &OwnGateway, started: &Started) -> anyhow::Result<Workspace> {
+    Workspace::open(gateway.home.dir().join("demo").join(&started.run_id))
+}
+
+/// The story itself; answers its exit code and the decision. `run` is set as soon as there is a run.
+async fn play(
+    gateway: &OwnGateway,
+    authority: &Remote,
+    story: &Story,
+    answer: Option<Answer>,
+    timeout: Duration,
+    run: &mut Option<Started>,
+) -> anyhow::Result<(Exit, Status)> {
     let (pid, started) = start(gateway, timeout).await?;
+    let started: &Started = run.insert(started);
     let waiting = authority.get(&started.approval_id).await?;
-    let workspace = Workspace::open(gateway.home.dir().join("demo").join(&started.run_id))?;
+    let workspace = workspace_of(gateway, started)?;
     story.introduce(gateway, &workspace, pid, &waiting);
     story.wait(&waiting, answer);
     if let Some(answer) = answer {
@@ -89,20 +162,15 @@ async fn play(
     story.decided(&decided);
 
     let restored = restore(gateway, &started.run_id).await?;
-    let found = Found {
-        releases: workspace.releases()?,
-        tags: workspace.tags().await?,
-        versioned: workspace.versioned(),
-        record: authority.get(&started.approval_id).await?,
-    };
-    story.conclude(&workspace, &started, &restored, &found);
+    let found = look(gateway, authority, started).await?;
+    story.conclude(&workspace, started, &restored, &found);
     let status = restored.status;
     match (found.record.status, found.releases, status.code()) {
-        (Status::Allowed, 1, Some(0)) if found.has_one_tag() => Ok(Exit::Done),
+        (Status::Allowed, 1, Some(0)) if found.has_one_tag() => Ok((Exit::Done, Status::Allowed)),
         (Status::Allowed, releases, _) => bail!(
             "an allowed release should have happened once; it happened {releases} times, and the process that went on ended with {status}"
         ),
-        (_, 0, Some(3)) => Ok(Exit::Denied),
+        (status, 0, Some(3)) => Ok((Exit::Denied, status)),
         (_, releases, _) => bail!(
             "without an allow nothing should have happened; {releases} releases did, and the process that went on ended with {status}"
         ),
@@ -110,16 +178,16 @@ async fn play(
 }
 
 /// What is there in the end.
-struct Found {
-    releases: usize,
-    tags: Vec<String>,
-    versioned: Versioned,
-    record: Approval,
+pub struct Found {
+    pub releases: usize,
+    pub tags: Vec<String>,
+    pub versioned: Versioned,
+    pub record: Approval,
 }
 
 impl Found {
     /// The tags of this release: those beside the project's first.
-    fn new_tags(&self) -> usize {
+    pub fn new_tags(&self) -> usize {
         self.tags.len().saturating_sub(1)
     }
 
@@ -167,11 +235,11 @@ async fn decide(gateway: &OwnGateway, id: &str, answer: Answer) -> anyhow::Resul
 }
 
 /// What came of the process that went on with the run.
-struct RestoredBy {
-    pid: u32,
+pub struct RestoredBy {
+    pub pid: u32,
     status: ExitStatus,
     /// The agent's last words.
-    said: String,
+    pub said: String,
 }
 
 /// A fresh process goes on with the run.
@@ -189,152 +257,4 @@ async fn restore(gateway: &OwnGateway, run: &str) -> anyhow::Result<RestoredBy> 
         tokio::time::sleep(AGAIN).await;
     }
     bail!("another process holds the run and does not let it go");
-}
-
-/// Tells the story: on standard output, or beside it where that is for programs.
-struct Story {
-    screen: Screen,
-    json: bool,
-}
-
-impl Story {
-    fn new(json: bool) -> Self {
-        let plain = Screen { width: None, has_colour: false };
-        Self { screen: if json { plain } else { Screen::of_stdout() }, json }
-    }
-
-    fn line(&self, text: &str) {
-        // A watcher who is gone misses nothing that the exit code does not say.
-        let _ = if self.json {
-            writeln!(std::io::stderr(), "{text}")
-        } else {
-            let mut stdout = std::io::stdout();
-            writeln!(stdout, "{text}").and_then(|()| stdout.flush())
-        };
-    }
-
-    /// A name and what it stands for. What is to be copied is never broken into lines.
-    fn fact(&self, name: &str, text: &str) {
-        self.line(&format!("  {}{text}", self.screen.paint(Colour::Dim, &format!("{name:<14}"))));
-    }
-
-    fn heading(&self, text: &str) {
-        self.line("");
-        self.line(&self.screen.paint(Colour::Bold, text));
-    }
-
-    fn paragraph(&self, text: &str) {
-        for line in self.screen.lines(text, 2) {
-            self.line(&format!("  {line}"));
-        }
-    }
-
-    fn introduce(&self, gateway: &OwnGateway, workspace: &Workspace, pid: u32, waiting: &Approval) {
-        let command = format!("{} --home {} approvals", our_name(), gateway.home.dir().display());
-        self.heading("A release waits for you");
-        self.paragraph(&format!(
-            "An agent wrote the changelog of Acorn {VERSION}. Its next call is consequential, so it was frozen, stored and \
-             put to you. Process {pid}, which ran the agent, has exited: nothing waits in memory."
-        ));
-        if workspace.versioned() == Versioned::WithoutGit {
-            self.paragraph("git is not installed here, so the release will be files only, without a tag.");
-        }
-        self.heading("What would run");
-        for line in self.screen.lines(&waiting.presentation.headline, 2) {
-            self.line(&format!("  {}", self.screen.paint(Colour::Yellow, &line)));
-        }
-        for fact in waiting.presentation.facts.iter().filter(|fact| fact.label.starts_with("input.")) {
-            self.fact(fact.label.trim_start_matches("input."), &fact.text);
-        }
-        self.fact("digest", &waiting.digest);
-        self.heading("Decide");
-        self.fact("in a browser", waiting.url.as_deref().unwrap_or(&waiting.url_path));
-        self.fact(
-            "sign in with",
-            &format!("the token in {}", gateway.home.token_file(Identity::Operator).display()),
-        );
-        self.fact("in a terminal", &format!("{command} allow {}", waiting.id));
-        self.fact("or", &format!("{command} deny {}", waiting.id));
-    }
-
-    fn wait(&self, waiting: &Approval, answer: Option<Answer>) {
-        self.line("");
-        self.paragraph(&match answer {
-            None => {
-                let left = when::left(waiting.expires_at_ms, waiting.created_at_ms);
-                format!("Waiting. Silence denies in {left}.")
-            }
-            Some(answer) => format!("--{}: answering with the terminal command.", answer.flag()),
-        });
-    }
-
-    fn decided(&self, decided: &Approval) {
-        let who = decided.resolver.as_ref().map_or("the authority", |resolver| resolver.label.as_str());
-        let (colour, text) = match decided.status {
-            Status::Allowed => (Colour::Green, format!("Allowed by {who}")),
-            Status::Denied => (Colour::Red, format!("Denied by {who}")),
-            Status::Expired => (Colour::Red, "Nobody answered in time".to_owned()),
-            Status::Cancelled | Status::Pending => (Colour::Red, "The request was called off".to_owned()),
-        };
-        self.line("");
-        self.line(&self.screen.paint(colour, &text));
-    }
-
-    fn conclude(&self, workspace: &Workspace, started: &Started, restored: &RestoredBy, found: &Found) {
-        let times = match found.releases {
-            0 => "nothing".to_owned(),
-            1 => "publish_release, once".to_owned(),
-            times => format!("publish_release, {times} times"),
-        };
-        let receipt = found.record.receipt.as_ref();
-        let receipt_text = receipt.map_or("none: nothing was claimed".to_owned(), |receipt| {
-            format!("{}, {}", said(receipt.outcome), when::local(receipt.at_ms))
-        });
-        self.paragraph(&format!("A fresh process, {}, restored the run from its journal.", restored.pid));
-        self.line("");
-        self.fact("agent says", &restored.said);
-        self.fact("ran", &times);
-        self.fact("counted", &counted(found));
-        self.fact("receipt", &receipt_text);
-        self.fact("workspace", &workspace.dir().display().to_string());
-        if self.json {
-            let document = json!({
-                "runId": started.run_id,
-                "approvalId": started.approval_id,
-                "status": found.record.status,
-                "releases": found.releases,
-                "tags": found.tags,
-                "receipt": receipt,
-                "workspace": workspace.dir().display().to_string(),
-            });
-            let _ = writeln!(std::io::stdout(), "{document}");
-        }
-    }
-}
-
-/// How a watcher calls this program: by its path where it was called by one.
-fn our_name() -> String {
-    let called = std::env::args_os().next().map(std::path::PathBuf::from);
-    let has_path = called.is_some_and(|name| name.components().count() > 1);
-    let path = std::env::current_exe().ok().filter(|_| has_path);
-    path.map_or("holdgate".to_owned(), |path| path.display().to_string())
-}
-
-fn counted(found: &Found) -> String {
-    let plural = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-    let lines = plural(found.releases, "line");
-    match found.versioned {
-        Versioned::WithGit => {
-            format!("{lines} in effects.log, {} in git", plural(found.new_tags(), "new tag"))
-        }
-        Versioned::WithoutGit => format!("{lines} in effects.log; git is not installed"),
-    }
-}
-
-fn said(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Succeeded => "succeeded",
-        Outcome::Failed => "failed",
-        Outcome::Unknown => "unknown",
-    }
 }

@@ -54,13 +54,33 @@ fn a_request_is_shown_whole_with_the_requesters_words_marked() {
         "silence denies",
         &asked.digest,
         &format!("{}/approve/{}", served.url, asked.id),
-        &format!("holdgate approvals allow {}", asked.id),
+        &format!(" approvals allow {}", asked.id),
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let own: Vec<_> = text.lines().filter(|line| line.starts_with("Status")).collect();
     assert_eq!(own, ["Status            pending"], "no text of the requester's begins a line");
     assert_eq!(world.run(&["--json", "approvals", "show", &asked.id]).json()["digest"], json!(asked.digest));
+}
+
+#[test]
+fn the_command_that_is_shown_works_when_it_is_copied() {
+    let world = World::new();
+    let served = world.serve();
+    for has_url in [false, true] {
+        let asked = world.ask(&served, exec(&["ls"]));
+        let mut show = world.command(&["approvals", "show", &asked.id]);
+        if has_url {
+            show.env("HOLDGATE_URL", &served.url);
+        }
+        let shown = world.finish(&mut show).stdout;
+        let line = shown.lines().find(|line| line.contains(" approvals allow ")).unwrap();
+        assert_eq!(line.contains(&format!(" --url {} ", served.url)), has_url, "{line}");
+        let mut shell = std::process::Command::new("sh");
+        let copied = world.finish(shell.args(["-c", line]).env_clear());
+        assert_eq!(copied.code, 0, "{line}: {copied:?}");
+        assert_eq!(world.read(&served, &asked.id).status, Status::Allowed);
+    }
 }
 
 #[test]

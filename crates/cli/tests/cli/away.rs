@@ -105,8 +105,10 @@ fn a_home_whose_gateway_is_gone_is_opened_for_one_command() {
     let served = world.serve();
     let (a, b) = (world.ask_of_a_run(&served, "a"), world.ask_of_a_run(&served, "b"));
     served.stop();
-    let listed = world.run(&["approvals", "list"]).stdout;
-    assert!(listed.contains(&a.id) && listed.contains(&b.id), "{listed}");
+    let listed = world.run(&["approvals", "list"]);
+    assert!(listed.stdout.contains(&a.id) && listed.stdout.contains(&b.id), "{listed:?}");
+    let said = format!("holdgate: no gateway is running; using the database in {}\n", world.home().display());
+    assert_eq!(listed.stderr, said);
     let shown = world.run(&["approvals", "show", &a.id]).stdout;
     assert!(!shown.contains("http://"), "a link that nobody answers is not shown: {shown}");
     assert_eq!(world.run(&["approvals", "allow", &a.id]).code, 0);
@@ -155,9 +157,12 @@ fn a_wait_without_a_gateway_leaves_room_to_decide() {
     let asked = world.ask_of_a_run(&served, "a");
     served.stop();
     let child = waiting(&world, &asked.id);
+    let said = format!("no gateway is running; using the database in {}\n", world.home().display());
     // Now and then the file is being looked at; whoever decides tries again.
     until("a chance to decide", || (world.run(&["approvals", "deny", &asked.id]).code == 0).then_some(()));
-    assert_eq!(world.wait(child).code, 3);
+    let ended = world.wait(child);
+    assert_eq!(ended.code, 3);
+    assert_eq!(ended.stderr.matches(&said).count(), 1, "{ended:?}");
 }
 
 #[test]

@@ -49,7 +49,8 @@ impl World {
     }
 
     pub fn home(&self) -> PathBuf {
-        self.path("home")
+        // A space in it: whatever names it to people has to quote it.
+        self.path("a home")
     }
 
     pub fn database(&self) -> PathBuf {
