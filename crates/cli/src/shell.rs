@@ -10,7 +10,7 @@ pub fn our_name() -> String {
     let called = std::env::args_os().next().map(PathBuf::from);
     let has_path = called.is_some_and(|name| name.components().count() > 1);
     let path = std::env::current_exe().ok().filter(|_| has_path);
-    path.map_or("holdgate".to_owned(), |path| word(path))
+    path.map_or("holdgate".to_owned(), word)
 }
 
 /// A text as one word of a POSIX shell: bare, in single quotes, or escaped where it cannot be shown as it is.
