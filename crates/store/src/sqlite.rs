@@ -1,18 +1,18 @@
 //! The SQLite backend: one file, one writer thread, a few readers, one process that owns it all.
 //!
-//! Owns opening and closing. The parts: `owner` (the lock), `migrate` (the schema), `queue` and `writer` (group
+//! Owns opening and closing. The parts: `owner` and `file` (the locks), `migrate` (the schema), `queue` and `writer` (group
 //! commit), `ledger` (the rows of a transaction), `read`, `row` (columns to domain), `sql` (the statements).
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use holdgate_core::{ApprovalId, Principal, Run, RunId, Time};
-use rusqlite::Connection;
+use rusqlite::{Connection, InterruptHandle};
 use tokio::sync::{broadcast, oneshot};
 
 use crate::clock::{AuthorityClock, Clock};
@@ -20,6 +20,7 @@ use crate::{Credential, Filter, JournalEntry, Op, Outcome, Seen, Store, StoreErr
 
 #[cfg(test)]
 mod cost;
+mod file;
 mod ledger;
 mod migrate;
 mod owner;
@@ -30,6 +31,7 @@ mod sql;
 mod tokens;
 mod writer;
 
+use file::Placement;
 use owner::OwnerLock;
 pub use owner::owner_of;
 use queue::{Job, Queue};
@@ -43,8 +45,12 @@ const HINTS: usize = 4_096;
 /// How long a connection waits for another program that has the file locked, such as a backup.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// What every SQLite database begins with.
-const HEADER: &[u8] = b"SQLite format 3\0";
+/// How long a store that closes waits for what is queued.
+const PATIENCE: Duration = Duration::from_millis(750);
+/// How long it then waits for the writer to undo what it was doing.
+const PARTING: Duration = Duration::from_millis(250);
+/// How often the writer is told so: a statement that begins just after is not stopped by what came before it.
+const INSIST: Duration = Duration::from_millis(20);
 
 /// What it takes to open a store.
 pub struct OpenOptions {
@@ -73,6 +79,7 @@ pub struct SqliteStore {
 /// What ends with the store: first the writer, then the ownership.
 struct Held {
     writer: JoinHandle<()>,
+    interrupt: InterruptHandle,
     owner: OwnerLock,
 }
 
@@ -87,12 +94,9 @@ impl SqliteStore {
             StoreError::Unusable(format!("{} has no usable directory: {e}", options.path.display()))
         })?;
         let name = path.display().to_string();
-        refuse_other_files(&path)?;
-        let owner = OwnerLock::take(&path)?;
-        private_file()
-            .create(true)
-            .open(&path)
-            .map_err(|e| StoreError::Unusable(format!("cannot write {name}: {e}")))?;
+        file::check(&path)?;
+        let (owner, file) = OwnerLock::take(&path)?;
+        let file = Arc::new(file);
 
         let unusable =
             |e: rusqlite::Error| StoreError::Unusable(format!("cannot open {name} as a database: {e}"));
@@ -102,7 +106,9 @@ impl SqliteStore {
         migrate::migrate(&mut conn, &name, options.clock.wall())?;
         let last_committed =
             conn.query_row(sql::LAST_COMMITTED, [], |row| row.get(0)).map(Time::from_ms).map_err(unusable)?;
-        let readers = Readers::open(&path).map_err(unusable)?;
+        let readers = Readers::open(&path, &file).map_err(unusable)?;
+        let placement = Placement::of(&path, &file)
+            .map_err(|e| StoreError::Unusable(format!("{name} is not in its place: {e}")))?;
 
         let shared = Arc::new(Shared {
             queue: Queue::default(),
@@ -111,13 +117,15 @@ impl SqliteStore {
             tokens: Tokens::default(),
             batches: AtomicU64::new(0),
             ops: AtomicU64::new(0),
+            stops: AtomicBool::new(false),
         });
-        let writer = Writer::new(conn, Arc::clone(&shared), last_committed);
+        let interrupt = conn.get_interrupt_handle();
+        let writer = Writer::new(conn, file, placement, Arc::clone(&shared), last_committed);
         let writer = std::thread::Builder::new()
             .name("holdgate-writer".to_owned())
             .spawn(move || writer.run())
             .map_err(|e| StoreError::Unusable(format!("no thread could be started to write {name}: {e}")))?;
-        Ok(Arc::new(Self { shared, readers, held: Mutex::new(Some(Held { writer, owner })) }))
+        Ok(Arc::new(Self { shared, readers, held: Mutex::new(Some(Held { writer, interrupt, owner })) }))
     }
 
     /// Tells others who find the file owned where this process's gateway answers.
@@ -135,12 +143,37 @@ impl SqliteStore {
     }
 
     /// Writes what is queued, then lets go of the file. From now on everything is answered
-    /// [`StoreError::Closed`].
+    /// [`StoreError::Closed`]. What cannot be written within about a second is undone; who waits for it is told.
     pub async fn close(&self) {
-        let held = self.begin_to_close();
-        // The wait is as long as a batch; a join blocks, so it has a thread that may.
-        if tokio::task::spawn_blocking(move || finish(held)).await.is_err() {
-            tracing::error!("the store did not close in order");
+        let Some(Held { writer, interrupt, owner }) = self.begin_to_close() else {
+            return;
+        };
+        let (tell, mut ended) = oneshot::channel();
+        // A join blocks. A thread of the runtime's would keep the runtime from ending as long as the writer does.
+        let joined = std::thread::Builder::new().name("holdgate-close".to_owned()).spawn(move || {
+            finish(writer, owner);
+            let _ = tell.send(());
+        });
+        if let Err(error) = joined {
+            tracing::error!(%error, "the store did not close in order");
+        }
+        if tokio::time::timeout(PATIENCE, &mut ended).await.is_ok() {
+            return;
+        }
+        tracing::warn!("what is being written takes too long; it is undone");
+        self.shared.stops.store(true, Ordering::SeqCst);
+        self.shared.queue.abandon();
+        let insist = async {
+            loop {
+                interrupt.interrupt();
+                tokio::time::sleep(INSIST).await;
+            }
+        };
+        tokio::select! {
+            _ = &mut ended => {}
+            _ = tokio::time::timeout(PARTING, insist) => {
+                tracing::error!("the writer does not end; what it was writing stays unanswered");
+            }
         }
     }
 
@@ -153,16 +186,16 @@ impl SqliteStore {
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
-        finish(self.begin_to_close());
+        if let Some(Held { writer, owner, .. }) = self.begin_to_close() {
+            finish(writer, owner);
+        }
     }
 }
 
-fn finish(held: Option<Held>) {
-    if let Some(Held { writer, owner }) = held {
-        // The writer reports its own end.
-        let _ = writer.join();
-        drop(owner);
-    }
+fn finish(writer: JoinHandle<()>, owner: OwnerLock) {
+    // The writer reports its own end.
+    let _ = writer.join();
+    drop(owner);
 }
 
 #[async_trait]
@@ -248,26 +281,4 @@ fn canonical(path: &Path) -> std::io::Result<PathBuf> {
         }
         found => found,
     }
-}
-
-/// Refuses a file that SQLite did not write, before anything is created beside it.
-fn refuse_other_files(path: &Path) -> Result<(), StoreError> {
-    use std::io::Read as _;
-    let mut start = Vec::new();
-    match fs::File::open(path).and_then(|file| file.take(HEADER.len() as u64).read_to_end(&mut start)) {
-        Ok(0) => Ok(()),
-        Ok(_) if start == HEADER => Ok(()),
-        Ok(_) => Err(StoreError::Unusable(format!("{} is no database; name another file", path.display()))),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(e) => Err(StoreError::Unusable(format!("cannot read {}: {e}", path.display()))),
-    }
-}
-
-/// How this process opens files that nobody else should read.
-fn private_file() -> fs::OpenOptions {
-    let mut options = fs::OpenOptions::new();
-    options.read(true).write(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options
 }

@@ -1,6 +1,6 @@
 //! One process owns a database file: the lock that says so, and who holds it.
 //!
-//! Owns the sidecar `<database>.owner`. The operating system lets go of the lock when its process ends,
+//! Owns the sidecar `<database>.owner`, the lock on the database's name; `file` has the one on the file itself. The operating system lets go of the lock when its process ends,
 //! however it ends; the sidecar's text is only what to tell others.
 
 use std::fs::{File, TryLockError};
@@ -8,6 +8,7 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::file::{self, DatabaseFile, Lock, private_file};
 use crate::{Owner, StoreError};
 
 /// How often, and how long apart, a locked file is looked at again: its owner may be about to exit, to write
@@ -22,13 +23,13 @@ pub(super) struct OwnerLock {
 }
 
 impl OwnerLock {
-    /// Takes the lock on the database at `database`, a canonical path.
+    /// Takes the lock on the database at `database`, a canonical path, and on the file that it names.
     ///
     /// # Errors
-    /// [`StoreError::Owned`] with who holds it; or why the sidecar cannot be written.
-    pub(super) fn take(database: &Path) -> Result<Self, StoreError> {
+    /// [`StoreError::Owned`] with who holds either; or why the sidecar or the file cannot be written.
+    pub(super) fn take(database: &Path) -> Result<(Self, DatabaseFile), StoreError> {
         let path = sidecar_of(database);
-        let mut sidecar = super::private_file().create(true).truncate(false).open(&path).map_err(|e| {
+        let mut sidecar = private_file().create(true).truncate(false).open(&path).map_err(|e| {
             StoreError::Unusable(format!(
                 "cannot write {}: {e}; its directory must exist and be writable",
                 path.display()
@@ -38,9 +39,13 @@ impl OwnerLock {
         for look in 0..LOOKS {
             match sidecar.try_lock() {
                 Ok(()) => {
-                    let lock = Self { sidecar, path };
-                    lock.announce(None)?;
-                    return Ok(lock);
+                    // The name is free; the file may be in use by another name.
+                    if let Lock::Taken(file) = DatabaseFile::take(database)? {
+                        let lock = Self { sidecar, path };
+                        lock.announce(None)?;
+                        return Ok((lock, file));
+                    }
+                    unlock(&sidecar, &path)?;
                 }
                 Err(TryLockError::WouldBlock) => owner = read(&mut sidecar),
                 Err(TryLockError::Error(e)) => {
@@ -81,17 +86,23 @@ impl Drop for OwnerLock {
 /// An owner that has not written down who it is.
 const UNKNOWN: Owner = Owner { pid: 0, url: None };
 
-/// Who owns the database at `path` now. `None` when nobody does, or there is no such database. Opens nothing.
+/// Who owns the database at `path` now, by this name or another. `None` when nobody does, or there is no such
+/// database. Opens no database.
 pub fn owner_of(path: &Path) -> Option<Owner> {
-    let mut sidecar = File::open(sidecar_of(&super::canonical(path).ok()?)).ok()?;
+    let path = super::canonical(path).ok()?;
+    let mut sidecar = File::open(sidecar_of(&path)).ok();
     for look in 0..LOOKS {
-        match sidecar.try_lock_shared() {
-            // Nobody owns it; what is written there is of an owner that is gone.
-            Ok(()) => return None,
-            Err(_) => {
-                if let Some(owner) = read(&mut sidecar) {
-                    return Some(owner);
-                }
+        let named = sidecar.as_mut().filter(|sidecar| sidecar.try_lock_shared().is_err());
+        let is_named = named.is_some();
+        // Without the lock, what is written there is of an owner that is gone.
+        if let Some(owner) = named.and_then(read) {
+            return Some(owner);
+        }
+        if !is_named {
+            // Not to be in the way of who opens it just now.
+            sidecar = None;
+            if !file::is_locked(&path) {
+                return None;
             }
         }
         if look + 1 < LOOKS {
@@ -99,6 +110,10 @@ pub fn owner_of(path: &Path) -> Option<Owner> {
         }
     }
     Some(UNKNOWN)
+}
+
+fn unlock(sidecar: &File, path: &Path) -> Result<(), StoreError> {
+    sidecar.unlock().map_err(|e| StoreError::Unusable(format!("cannot unlock {}: {e}", path.display())))
 }
 
 fn sidecar_of(database: &Path) -> PathBuf {

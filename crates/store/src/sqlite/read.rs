@@ -7,9 +7,10 @@ use holdgate_core::approval::Bound;
 use holdgate_core::limits::EVENTS_PAGE_BYTES;
 use holdgate_core::{ApprovalId, Digest, Principal, Run, RunId, Time};
 use rusqlite::types::Value;
-use rusqlite::{Connection, Error, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, Error, InterruptHandle, OptionalExtension as _, Row, params};
 use tokio::sync::Semaphore;
 
+use super::file::DatabaseFile;
 use super::ledger::SqliteLedger;
 use super::{row, sql};
 use crate::ledger::Ledger as _;
@@ -29,8 +30,15 @@ pub(super) const CONDITIONS: [&str; 5] = [
 
 /// The connections that read.
 pub(super) struct Readers {
-    idle: Arc<Mutex<Vec<Connection>>>,
+    idle: Arc<Mutex<Vec<Reader>>>,
     permits: Arc<Semaphore>,
+    interrupts: Vec<InterruptHandle>,
+}
+
+/// A connection and what must outlive it, in the order in which they end.
+struct Reader {
+    conn: Connection,
+    _file: Arc<DatabaseFile>,
 }
 
 impl Readers {
@@ -38,14 +46,15 @@ impl Readers {
     ///
     /// # Errors
     /// Why a connection could not be opened.
-    pub(super) fn open(path: &Path) -> rusqlite::Result<Self> {
+    pub(super) fn open(path: &Path, file: &Arc<DatabaseFile>) -> rusqlite::Result<Self> {
         let mut idle = Vec::with_capacity(READERS);
         for _ in 0..READERS {
             let conn = super::connect(path)?;
             conn.pragma_update(None, "query_only", true)?;
-            idle.push(conn);
+            idle.push(Reader { conn, _file: Arc::clone(file) });
         }
-        Ok(Self { idle: Arc::new(Mutex::new(idle)), permits: Arc::new(Semaphore::new(READERS)) })
+        let interrupts = idle.iter().map(|reader| reader.conn.get_interrupt_handle()).collect();
+        Ok(Self { idle: Arc::new(Mutex::new(idle)), permits: Arc::new(Semaphore::new(READERS)), interrupts })
     }
 
     /// Runs `read` in one snapshot, on a thread that may block.
@@ -57,22 +66,29 @@ impl Readers {
         read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| StoreError::Closed)?;
-        let idle = Arc::clone(&self.idle);
+        let (idle, permits) = (Arc::clone(&self.idle), Arc::clone(&self.permits));
         let result = tokio::task::spawn_blocking(move || {
             let lock = || idle.lock().unwrap_or_else(PoisonError::into_inner);
-            let conn = lock().pop().ok_or(StoreError::Closed)?;
-            let result = conn.unchecked_transaction().and_then(|snapshot| read(&snapshot));
-            // Given back before the permit, so that who gets the permit finds a connection.
-            lock().push(conn);
+            let reader = lock().pop().ok_or(StoreError::Closed)?;
+            let result = reader.conn.unchecked_transaction().and_then(|snapshot| read(&snapshot));
+            // Given back before the permit, so that who gets the permit finds a connection; but what is closed
+            // stays closed.
+            let mut idle = lock();
+            let is_closed = permits.is_closed();
+            if !is_closed {
+                idle.push(reader);
+            }
+            drop(idle);
             drop(permit);
-            result.map_err(|e| StoreError::Failed(e.to_string()))
+            result.map_err(|e| if is_closed { StoreError::Closed } else { StoreError::Failed(e.to_string()) })
         });
         result.await.unwrap_or_else(|e| Err(StoreError::Failed(format!("a read did not finish: {e}"))))
     }
 
-    /// Lets no more reads begin and closes the connections that are idle.
+    /// Lets no more reads begin, stops those that run, and closes the connections that are idle.
     pub(super) fn close(&self) {
         self.permits.close();
+        self.interrupts.iter().for_each(InterruptHandle::interrupt);
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }

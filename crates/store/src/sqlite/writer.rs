@@ -5,12 +5,13 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use holdgate_core::{ApprovalId, Time};
 use rusqlite::{Connection, params};
 use tokio::sync::{broadcast, oneshot};
 
+use super::file::{DatabaseFile, Placement};
 use super::ledger::SqliteLedger;
 use super::queue::{Job, Queue};
 use super::tokens::Tokens;
@@ -27,6 +28,8 @@ pub(super) struct Shared {
     pub(super) tokens: Tokens,
     pub(super) batches: AtomicU64,
     pub(super) ops: AtomicU64,
+    /// The store closes and waits no longer.
+    pub(super) stops: AtomicBool,
 }
 
 impl Shared {
@@ -39,6 +42,11 @@ impl Shared {
 /// The writer's end of a database.
 pub(super) struct Writer {
     conn: Connection,
+    /// Ends after the connection.
+    _file: Arc<DatabaseFile>,
+    placement: Placement,
+    /// The files were removed or replaced: nothing more can become durable.
+    is_misplaced: bool,
     shared: Arc<Shared>,
     /// The time of the last commit. The time of a batch is never before it.
     last_committed: Time,
@@ -52,8 +60,14 @@ type Reply = oneshot::Sender<Result<Outcome, StoreError>>;
 struct BatchLost(String);
 
 impl Writer {
-    pub(super) fn new(conn: Connection, shared: Arc<Shared>, last_committed: Time) -> Self {
-        Self { conn, shared, last_committed, serves: false }
+    pub(super) fn new(
+        conn: Connection,
+        file: Arc<DatabaseFile>,
+        placement: Placement,
+        shared: Arc<Shared>,
+        last_committed: Time,
+    ) -> Self {
+        Self { conn, _file: file, placement, is_misplaced: false, shared, last_committed, serves: false }
     }
 
     /// Writes until the queue is closed and empty. However it ends, nobody is left waiting.
@@ -62,6 +76,9 @@ impl Writer {
         let ended = catch_unwind(AssertUnwindSafe(|| {
             while let Some(jobs) = shared.queue.next() {
                 self.batch(jobs);
+                if self.is_misplaced {
+                    return;
+                }
                 if !self.conn.is_autocommit() {
                     tracing::error!(
                         "a transaction could neither be committed nor rolled back; the store closes"
@@ -90,7 +107,12 @@ impl Writer {
         let mut jobs = jobs.into_iter();
         for Job { op, reply } in jobs.by_ref() {
             let changed_before = ledger.changed.len();
-            match in_savepoint(&self.conn, || perform(&mut ledger, op, now)) {
+            let performed = if self.shared.stops.load(Ordering::SeqCst) {
+                Err(BatchLost("the store closes".to_owned()))
+            } else {
+                in_savepoint(&self.conn, || perform(&mut ledger, op, now))
+            };
+            match performed {
                 Ok(result) => {
                     if result.is_err() {
                         ledger.changed.truncate(changed_before);
@@ -109,6 +131,11 @@ impl Writer {
             }
         }
         let SqliteLedger { changed, gateway_started, token_changed, .. } = ledger;
+        if let Err(why) = self.check_placement() {
+            self.roll_back();
+            let failed = StoreError::Failed(why);
+            return answers.into_iter().for_each(|(reply, _)| answer(reply, Err(failed.clone())));
+        }
         if self.conn.total_changes() == written_before {
             // Nothing to make durable; what was answered rests on commits that are.
             self.roll_back();
@@ -133,12 +160,21 @@ impl Writer {
         }
     }
 
-    fn commit(&self, now: Time, serves: bool) -> Result<(), StoreError> {
+    fn check_placement(&mut self) -> Result<(), String> {
+        self.placement.check().inspect_err(|why| {
+            tracing::error!(why, "the database is not in its place; the store closes");
+            self.is_misplaced = true;
+        })
+    }
+
+    fn commit(&mut self, now: Time, serves: bool) -> Result<(), StoreError> {
         self.conn
             .prepare_cached(sql::PUT_META)
             .and_then(|mut statement| statement.execute(params![now.as_ms(), serves]))
             .map_err(|e| StoreError::Failed(e.to_string()))?;
-        self.statement("COMMIT").map_err(|e| StoreError::Unknown(e.to_string()))
+        self.statement("COMMIT").map_err(|e| StoreError::Unknown(e.to_string()))?;
+        // Nothing is acknowledged that went into a file without a name.
+        self.check_placement().map_err(StoreError::Unknown)
     }
 
     fn committed(

@@ -116,3 +116,25 @@ async fn what_is_queued_when_the_store_closes_is_written() {
     let listed = again.approvals(holdgate_store::Filter { limit: 10, ..Default::default() }).await.unwrap();
     assert_eq!(listed.len(), 1);
 }
+
+/// Takes for ever.
+const ENDLESS: &str = "SELECT count(*) FROM \
+    (WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n)";
+
+#[tokio::test]
+async fn a_batch_that_takes_too_long_is_undone_when_the_store_closes() {
+    let database = Database::new();
+    let store = database.store(clock());
+    let epoch = populate(&*store).await;
+    sabotage(&database, "t:endless", ENDLESS);
+    let ops = ["t:endless", "t:1", "t:2"]
+        .map(|boundary| store.execute(ask(Binding::Runtime(epoch.clone()), boundary)));
+    let [endless, first, second] = ops;
+    let (endless, first, second, ()) = tokio::join!(endless, first, second, store.close());
+    for result in [endless, first, second] {
+        assert!(matches!(result, Err(StoreError::Failed(_) | StoreError::Unknown(_))), "{result:?}");
+    }
+    let again = database.store(clock());
+    let listed = again.approvals(holdgate_store::Filter { limit: 10, ..Default::default() }).await.unwrap();
+    assert_eq!(listed, []);
+}

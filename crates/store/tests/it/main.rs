@@ -8,4 +8,5 @@ mod contract;
 mod damage;
 mod faults;
 mod opening;
+mod placement;
 mod stage;

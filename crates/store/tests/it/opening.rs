@@ -57,6 +57,68 @@ async fn another_name_of_the_file_is_the_same_file() {
 }
 
 #[test]
+fn a_file_under_two_names_is_refused_and_left_alone() {
+    let database = Database::new();
+    drop(database.try_open().unwrap());
+    let before = fs::read(database.path()).unwrap();
+    let link = database.path().with_file_name("link.db");
+    fs::hard_link(database.path(), &link).unwrap();
+    for path in [database.path(), link.clone()] {
+        let opened = SqliteStore::open(OpenOptions { path, clock: clock() });
+        let why = opened.err().expect("it must not open").to_string();
+        assert!(why.contains("hard links") && why.contains("remove the other names"), "{why}");
+    }
+    assert!(!link.with_file_name("link.db.owner").exists());
+    assert_eq!(fs::read(database.path()).unwrap(), before);
+    fs::remove_file(link).unwrap();
+    database.try_open().unwrap();
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn the_file_is_owned_by_whatever_name_and_without_its_sidecar() {
+    let database = Database::new();
+    let store = database.try_open().unwrap();
+    fs::remove_file(format!("{}.owner", database.path().display())).unwrap();
+    let moved = database.path().with_file_name("moved.db");
+    for path in [database.path(), moved.clone()] {
+        if path == moved {
+            fs::rename(database.path(), &moved).unwrap();
+        }
+        assert_eq!(owner_of(&path), Some(Owner { pid: 0, url: None }));
+        let opened = SqliteStore::open(OpenOptions { path: path.clone(), clock: clock() });
+        assert!(matches!(opened, Err(StoreError::Owned { .. })), "{}", path.display());
+    }
+    store.close().await;
+    assert_eq!(owner_of(&moved), None);
+}
+
+/// The kernel's list of record locks, which any closed handle of the file would have emptied.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn looking_at_an_open_file_takes_no_lock_of_sqlites_away() {
+    use std::os::unix::fs::MetadataExt as _;
+    let database = Database::new();
+    let store = database.try_open().unwrap();
+    populate(&*store).await;
+    let inode = fs::metadata(database.path()).unwrap().ino();
+    let locks = || {
+        let all = fs::read_to_string("/proc/locks").unwrap();
+        all.lines().filter(|line| line.contains("POSIX") && line.contains(&format!(":{inode} "))).count()
+    };
+    let held = locks();
+    assert!(held > 0, "SQLite holds a lock while a log is in use");
+    for sidecar_is_there in [true, false] {
+        if !sidecar_is_there {
+            fs::remove_file(format!("{}.owner", database.path().display())).unwrap();
+        }
+        assert!(owner_of(&database.path()).is_some());
+        assert!(database.try_open().is_err());
+        assert_eq!(locks(), held);
+    }
+}
+
+#[test]
 fn an_owner_that_has_not_said_who_it_is_still_owns() {
     let database = Database::new();
     drop(database.try_open().unwrap());
