@@ -3,6 +3,7 @@
 use std::io::{BufRead, Write};
 
 use anyhow::{Context as _, ensure};
+use holdgate_core::id::trimmed;
 use holdgate_core::{Action, Canonical, Kind};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -74,8 +75,10 @@ pub fn run(mut input: impl BufRead, mut output: impl Write) -> anyhow::Result<Ex
 
 fn identify(line: &[u8]) -> anyhow::Result<Answer> {
     let text = std::str::from_utf8(line).context("the line is not UTF-8")?;
+    // A list would be taken for the fields in their order.
+    ensure!(text.trim_start().starts_with('{'), "a line is one JSON object");
     let request: Request<'_> = serde_json::from_str(text)?;
-    let run = request.run_id.trim();
+    let run = trimmed(&request.run_id);
     ensure!(!run.is_empty(), "runId is empty");
     ensure!(!run.chars().any(char::is_control), "runId holds a control character");
     let kind = Kind::of_scope(&request.scope)
@@ -118,7 +121,8 @@ mod tests {
     fn a_line_that_fails_costs_only_itself() {
         let good = r#"{"runId":"r","scope":"plan","boundary":"coordinator-plan","content":{},"later":1}"#;
         let bad = [
-            "",
+            "{",
+            r#"["r","plan","b",{}]"#,
             "{",
             r#"{"runId":"r"}"#,
             r#"{"runId":" ","scope":"plan","boundary":"b","content":{}}"#,

@@ -274,5 +274,6 @@ fn hide_our_environment() {
 
 /// People's text goes to stderr, where a closed stream is no reason to stop: stdout is the child's alone.
 fn say(text: &str) {
-    let _ = writeln!(std::io::stderr(), "holdgate: {}", visible(text));
+    // What the authority says comes with its escapes already made: they are not escaped once more.
+    let _ = writeln!(std::io::stderr(), "holdgate: {}", visible(text).replace(r"\u{5C}u{", r"\u{"));
 }
