@@ -46,7 +46,7 @@ const HINTS: usize = 4_096;
 const BUSY: Duration = Duration::from_secs(5);
 
 /// How long a store that closes waits for what is queued.
-const PATIENCE: Duration = Duration::from_millis(750);
+const PATIENCE: Duration = Duration::from_millis(500);
 /// How long it then waits for the writer to undo what it was doing.
 const PARTING: Duration = Duration::from_millis(250);
 /// How often the writer is told so: a statement that begins just after is not stopped by what came before it.
