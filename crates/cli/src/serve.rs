@@ -45,6 +45,7 @@ pub struct Arguments {
 pub async fn run(home: &Home, arguments: Arguments) -> Result<Exit, Failure> {
     // Before anything is announced: whoever reads the announcement may send the signal.
     let told_to_stop = told_to_stop()?;
+    take_every_file();
     let metrics = metrics()?;
     let database = arguments.db.clone().unwrap_or_else(|| home.database());
     let served = Served::open(home, database, arguments.listen).await?;
@@ -95,6 +96,14 @@ async fn fold(metrics: &PrometheusHandle) {
         tokio::time::sleep(FOLD_METRICS).await;
         metrics.run_upkeep();
     }
+}
+
+/// A gateway holds a connection for every waiter: it takes as many open files as it may have.
+fn take_every_file() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Where it is refused, fewer connections are open at once.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 fn told_to_stop() -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {

@@ -26,7 +26,7 @@ pub const COMMAND_DISPLAY_LIMIT: usize = 16_384;
 /// Most that the other facts of one action may take together, in characters as shown, labels included.
 pub const DISPLAY_LIMIT: usize = 65_536;
 
-/// An action as a reviewer sees it. Every string in it has been through [`visible`] and is one line.
+/// An action as a reviewer sees it. Every string in it has been through [`visible()`] and is one line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Presentation {
@@ -42,7 +42,7 @@ pub struct Presentation {
     pub tool_name: Option<String>,
     /// The whole action. Every leaf of the content is in here.
     pub facts: Vec<Fact>,
-    /// What is odd about it, as sentences. See [`flags`].
+    /// What is odd about it, as sentences. See [`flags()`].
     pub flags: Vec<String>,
 }
 

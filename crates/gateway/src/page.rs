@@ -100,6 +100,24 @@ pub fn not_found_page(id: &str) -> String {
     document("Not found · Holdgate", &html! {}, &body)
 }
 
+/// What stands at the gateway's own address: where to go from here. Says nothing of what is waiting.
+pub fn front_page() -> String {
+    let body = html! {
+        main {
+            div.card {
+                div.plain {
+                    h1 { "A Holdgate gateway" }
+                    p { "It serves here. To answer a request, open its link: " code { "holdgate exec" }
+                        " and agents print it." }
+                    p.fine { "List what is waiting in a terminal: " code { "holdgate approvals list" }
+                        ". For programs: " a href="/openapi.json" { "/openapi.json" } }
+                }
+            }
+        }
+    };
+    document("Holdgate", &html! {}, &body)
+}
+
 /// The page of one approval for a signed-in reviewer. `csrf` is the value that deciding calls must carry in their
 /// header; `now_ms` is the authority's time.
 pub fn approval_page(approval: &Approval, csrf: &str, now_ms: i64) -> String {

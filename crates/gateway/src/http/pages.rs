@@ -14,6 +14,11 @@ use super::problem::{HttpError, Id, no_such_call, presentable};
 use super::{App, body};
 use crate::{auth, page};
 
+/// What stands at the gateway's own address.
+pub(super) async fn front() -> Response {
+    html(StatusCode::OK, page::front_page())
+}
+
 /// The page of one approval. Reading it changes nothing, whatever the query says: links get prefetched.
 pub(super) async fn approve(
     State(app): State<App>,

@@ -135,7 +135,7 @@ async fn a_cookie_alone_changes_nothing() {
 #[tokio::test]
 async fn pages_and_assets_carry_the_strict_headers() {
     let gateway = TestGateway::start().await;
-    for path in ["/approve/x", "/assets/approve.js", "/assets/style.css", "/assets/mark.svg"] {
+    for path in ["/", "/approve/x", "/assets/approve.js", "/assets/style.css", "/assets/mark.svg"] {
         let reply = gateway.anonymous().get(path).await;
         assert_eq!(reply.status, 200, "{path}");
         let policy = reply.headers["content-security-policy"].to_str().unwrap();
