@@ -275,6 +275,18 @@ mod an_append {
     }
 
     #[tokio::test]
+    async fn that_fills_several_pages_is_read_back_to_its_end() {
+        let page = |seq: u64, event: &str| {
+            let event: Value = serde_json::from_str(event).unwrap();
+            Act::Answer(200, json!({"items": [{"seq": seq, "atMs": 1, "event": event}], "lastSeq": 6}))
+        };
+        let found =
+            |second| vec![Act::Drop, page(5, EVENTS[0]), page(6, second), Act::Answer(200, run(3, 6))];
+        assert_eq!(play(found(EVENTS[1])).await, (Ok(6), 1));
+        assert_eq!(play(found(EVENTS[0])).await, (Err(Some(Code::JournalMoved)), 1));
+    }
+
+    #[tokio::test]
     async fn that_is_not_in_the_journal_is_sent_again() {
         let acts = [vec![Act::Drop], read_back(&[], 3).to_vec(), vec![appended()]].concat();
         assert_eq!(play(acts).await, (Ok(6), 2));
