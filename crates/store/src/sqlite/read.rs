@@ -85,11 +85,13 @@ impl Readers {
         result.await.unwrap_or_else(|e| Err(StoreError::Failed(format!("a read did not finish: {e}"))))
     }
 
-    /// Lets no more reads begin, stops those that run, and closes the connections that are idle.
+    /// Lets no more reads begin, closes the connections that are idle, and stops the reads that run.
     pub(super) fn close(&self) {
         self.permits.close();
-        self.interrupts.iter().for_each(InterruptHandle::interrupt);
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        // After those that are idle: an interrupted connection would not move the log into the database when it
+        // closes, and the last one should.
+        self.interrupts.iter().for_each(InterruptHandle::interrupt);
     }
 }
 

@@ -62,6 +62,20 @@ async fn an_idle_store_notices_too() {
     assert_closes(&*store, "the log removed").await;
 }
 
+#[tokio::test]
+async fn what_was_acknowledged_before_the_log_was_removed_is_kept_when_the_store_closes() {
+    let database = Database::new();
+    let store = database.store(clock());
+    let epoch = populate(&*store).await;
+    let asked = commit(&*store, ask(Binding::Runtime(epoch), "t:1")).await;
+    fs::remove_file(log_of(&database)).unwrap();
+    assert!(store.execute(vote(&asked, Decision::AllowOnce)).await.is_err());
+    store.close().await;
+    drop(store);
+    let again = database.store(clock());
+    assert!(again.approval(&asked.id).await.unwrap().is_some());
+}
+
 /// Whoever watches the store is told that it is over.
 async fn assert_closes(store: &dyn Store, attack: &str) {
     // Queued before the writer has ended, it is nobody's to answer; after, it is refused.
