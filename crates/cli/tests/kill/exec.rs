@@ -86,8 +86,10 @@ fn an_exec_killed_at_any_step_runs_nothing_twice_and_nothing_without_an_allow() 
 fn an_exec_whose_gateway_is_killed_at_any_step_goes_on_and_runs_once() {
     each(&cases(steps_of_a_clean_run()), 4, |(step, moment)| {
         let world = World::start();
-        let gateway = Arc::clone(&world);
+        // The proxy outlives the story; the world must not.
+        let gateway = Arc::downgrade(&world);
         let restart = move || {
+            let gateway = gateway.upgrade().expect("the story is still told");
             gateway.kill_gateway();
             gateway.serve();
         };

@@ -154,8 +154,10 @@ fn a_restore_whose_gateway_is_killed_at_any_step_runs_once() {
         let world = World::start();
         let (run, approval) = suspended(&world);
         world.allow(&approval);
-        let gateway = Arc::clone(&world);
+        // The proxy outlives the story; the world must not.
+        let gateway = Arc::downgrade(&world);
         let restart = move || {
+            let gateway = gateway.upgrade().expect("the story is still told");
             gateway.kill_gateway();
             gateway.serve();
         };
