@@ -1,7 +1,8 @@
 //! One process owns a database file: the lock that says so, and who holds it.
 //!
-//! Owns the sidecar `<database>.owner`, the lock on the database's name; `file` has the one on the file itself. The operating system lets go of the lock when its process ends,
-//! however it ends; the sidecar's text is only what to tell others.
+//! Owns the sidecar `<database>.owner`, the lock on the database's name; `file` has the one on the file itself. The
+//! operating system lets go of a lock when its process ends, however it ends; the sidecar's text is only what to tell
+//! others.
 
 use std::fs::{File, TryLockError};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
