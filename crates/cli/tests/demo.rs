@@ -28,7 +28,7 @@ impl Place {
     }
 
     fn holdgate(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_holdgate"));
+        let mut command = holdgate_testkit::process::command(env!("CARGO_BIN_EXE_holdgate"));
         command.args(arguments).env("HOLDGATE_HOME", self.home()).env("TMPDIR", self.dir.path());
         command.env_remove("HOLDGATE_URL").env_remove("HOLDGATE_TOKEN").stdin(Stdio::null());
         command

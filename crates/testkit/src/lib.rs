@@ -8,6 +8,7 @@ pub mod contract;
 pub mod faulty;
 #[cfg(feature = "gateway")]
 pub mod gateway;
+pub mod process;
 
 pub use clock::ManualClock;
 pub use faulty::{Fault, Faulty};

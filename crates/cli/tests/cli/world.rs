@@ -168,7 +168,7 @@ impl World {
 
 /// The binary without a home.
 pub fn bare() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdgate"));
+    let mut command = holdgate_testkit::process::command(env!("CARGO_BIN_EXE_holdgate"));
     for name in ["HOLDGATE_URL", "HOLDGATE_HOME", "HOLDGATE_TOKEN", "HOLDGATE_LOG"] {
         command.env_remove(name);
     }
