@@ -36,11 +36,6 @@ impl Local {
         Self { service, principal }
     }
 
-    /// Who it speaks as.
-    pub fn principal(&self) -> &Principal {
-        &self.principal
-    }
-
     fn view(&self, approval: &holdgate_core::Approval) -> Approval {
         Approval::of(approval, &self.principal, self.service.url())
     }

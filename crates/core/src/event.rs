@@ -33,17 +33,3 @@ pub enum Event {
         outcome: Outcome,
     },
 }
-
-impl Event {
-    /// The event's name.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Event::Opened => "opened",
-            Event::Voted { .. } => "voted",
-            Event::Resolved { .. } => "resolved",
-            Event::Claimed => "claimed",
-            Event::ClaimTaken => "claim-taken",
-            Event::Settled { .. } => "settled",
-        }
-    }
-}
