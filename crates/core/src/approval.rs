@@ -4,12 +4,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::action::{Action, Digest, Kind};
+use crate::access::{Access, access};
+use crate::action::{Action, Digest, Kind, reference};
 use crate::canonical::Canonical;
 use crate::event::Event;
-use crate::id::{ApprovalId, ClaimId, EpochId, PrincipalId, RunId};
+use crate::id::{ApprovalId, ClaimId, EpochId, RunId};
 use crate::presentation::Presentation;
-use crate::principal::{Principal, PrincipalKind};
+use crate::principal::{Actor, Principal};
 use crate::refusal::Refusal;
 use crate::requirement::{Decision, Requirement};
 use crate::run::Fence;
@@ -24,7 +25,7 @@ pub use transition::{Bound, Change, Command};
 /// The durable record of one request for permission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Approval {
-    /// Derived from what is asked and by which run: see [`Action::id`].
+    /// Derived from what is asked and by which run (see [`Action::id`]), or chosen by the requester.
     pub id: ApprovalId,
     /// Where the caller stopped.
     pub kind: Kind,
@@ -42,6 +43,12 @@ pub struct Approval {
     pub source: Source,
     /// Who asked, authenticated.
     pub requester: Actor,
+    /// The program that the requester said it was. Told, never trusted.
+    pub client: Option<String>,
+    /// The sessions that see the request and its end, in order. Computed once, when it was opened.
+    pub audience: Vec<String>,
+    /// The request as clients of the WebSocket protocol are shown it: JSON, sanitised, if it came that way.
+    pub v4_request: Option<String>,
     /// What waits behind this.
     pub binding: Binding,
     /// What it takes to end it.
@@ -63,9 +70,15 @@ pub struct Source {
     /// The agent's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The session's label.
+    /// The session's key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
+    /// The session's id, which changes when the session is reset.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// The run, as the requester calls it. Its end calls the request off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
     /// The task within the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_id: Option<String>,
@@ -75,32 +88,6 @@ pub struct Source {
     /// The tool's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_name: Option<String>,
-}
-
-/// An authenticated identity as a record remembers it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Actor {
-    /// The identity.
-    #[serde(with = "as_text")]
-    pub id: PrincipalId,
-    /// Its kind at the time.
-    #[serde(with = "kind_name")]
-    pub kind: PrincipalKind,
-    /// What reviewers call it.
-    pub label: String,
-}
-
-impl Actor {
-    /// Whether this is the authority acting by itself.
-    pub fn is_authority(&self) -> bool {
-        self.kind == PrincipalKind::Authority
-    }
-}
-
-impl From<&Principal> for Actor {
-    fn from(by: &Principal) -> Self {
-        Self { id: by.id.clone(), kind: by.kind, label: by.label.clone() }
-    }
 }
 
 /// What waits behind an approval.
@@ -137,8 +124,8 @@ pub enum Phase {
         decision: Decision,
         /// When and by whom.
         end: End,
-        /// The claim that spent it.
-        claim: Option<Claim>,
+        /// What became of it.
+        spent: Use,
     },
     /// A person, or the state of the record itself, denied it.
     Denied(End),
@@ -146,6 +133,28 @@ pub enum Phase {
     Expired(End),
     /// What waited behind it is gone, or the requester withdrew it.
     Cancelled(End),
+}
+
+/// What became of an allow. It is spent once, or taken back before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Nothing yet.
+    Open,
+    /// It was claimed.
+    Claimed(Claim),
+    /// It was taken back before anybody claimed it.
+    Revoked(Revocation),
+}
+
+/// That an allow was taken back. A fact beside the answer, which it does not change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Revocation {
+    /// When.
+    pub at: Time,
+    /// By whom.
+    pub by: Actor,
+    /// Why, in their words.
+    pub reason: Option<String>,
 }
 
 /// The terminal fact: when, by whom and why. Never changes.
@@ -163,10 +172,16 @@ pub struct End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TerminalReason {
-    /// A person answered.
+    /// A person answered, or a runtime that may.
     User,
+    /// A trusted runtime's verdict could not be understood.
+    MalformedVerdict,
+    /// Nobody could be shown the request, and it had asked for somebody.
+    NoRoute,
     /// The deadline passed.
     Timeout,
+    /// The run that waited was ended.
+    RunAborted,
     /// The gateway that held it ended.
     GatewayRestart,
     /// The process that asked ended.
@@ -179,9 +194,12 @@ pub enum TerminalReason {
 
 impl TerminalReason {
     /// Every reason.
-    pub const ALL: [TerminalReason; 6] = [
+    pub const ALL: [TerminalReason; 9] = [
         Self::User,
+        Self::MalformedVerdict,
+        Self::NoRoute,
         Self::Timeout,
+        Self::RunAborted,
         Self::GatewayRestart,
         Self::CallerLost,
         Self::Withdrawn,
@@ -192,6 +210,9 @@ impl TerminalReason {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::User => "user",
+            Self::MalformedVerdict => "malformed-verdict",
+            Self::NoRoute => "no-route",
+            Self::RunAborted => "run-aborted",
             Self::Timeout => "timeout",
             Self::GatewayRestart => "gateway-restart",
             Self::CallerLost => "caller-lost",
@@ -291,6 +312,8 @@ impl Status {
 /// A request that has been checked and prepared: all that an approval needs but its requester and its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {
+    /// The id that the requester chose, for a live process only. Otherwise it is derived.
+    pub id: Option<ApprovalId>,
     /// What would be done.
     pub action: Action,
     /// What reviewers will be shown, derived from the action.
@@ -305,6 +328,10 @@ pub struct Draft {
     pub requirement: Requirement,
     /// How long until silence denies, in milliseconds.
     pub timeout_ms: i64,
+    /// The program that the requester says it is.
+    pub client: Option<String>,
+    /// The request as clients of the WebSocket protocol are shown it: JSON, sanitised.
+    pub v4_request: Option<String>,
 }
 
 impl Approval {
@@ -341,40 +368,26 @@ impl Approval {
     /// The claim that spent the allow.
     pub fn claim(&self) -> Option<&Claim> {
         match &self.phase {
-            Phase::Allowed { claim, .. } => claim.as_ref(),
-            Phase::Pending | Phase::Denied(_) | Phase::Expired(_) | Phase::Cancelled(_) => None,
+            Phase::Allowed { spent: Use::Claimed(claim), .. } => Some(claim),
+            _ => None,
         }
+    }
+
+    /// The revocation that came before any claim.
+    pub fn revocation(&self) -> Option<&Revocation> {
+        match &self.phase {
+            Phase::Allowed { spent: Use::Revoked(revocation), .. } => Some(revocation),
+            _ => None,
+        }
+    }
+
+    /// A short name for places where the id does not fit, made from kind and id.
+    pub fn reference(&self) -> String {
+        reference(self.kind, &self.id)
     }
 
     /// The content for `reader`: only who may decide it, and only when it is what a stored run will run.
     pub fn content_for(&self, reader: &Principal) -> Option<&Canonical> {
-        self.content.as_ref().filter(|_| reader.may_review())
-    }
-}
-
-mod as_text {
-    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
-    use std::{fmt::Display, str::FromStr};
-
-    pub fn serialize<T: Display, S: Serializer>(value: &T, s: S) -> Result<S::Ok, S::Error> {
-        s.collect_str(value)
-    }
-
-    pub fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(d: D) -> Result<T, D::Error> {
-        String::deserialize(d)?.parse().map_err(D::Error::custom)
-    }
-}
-
-mod kind_name {
-    use super::PrincipalKind;
-    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
-
-    pub fn serialize<S: Serializer>(value: &PrincipalKind, s: S) -> Result<S::Ok, S::Error> {
-        s.serialize_str(value.as_str())
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<PrincipalKind, D::Error> {
-        let name = String::deserialize(d)?;
-        PrincipalKind::from_name(&name).ok_or_else(|| D::Error::custom("no such kind of principal"))
+        self.content.as_ref().filter(|_| access(self, reader) == Access::Review)
     }
 }

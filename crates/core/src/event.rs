@@ -23,6 +23,8 @@ pub enum Event {
         /// Why.
         reason: TerminalReason,
     },
+    /// The allow was taken back before it was spent.
+    Revoked,
     /// The allow was spent.
     Claimed,
     /// The same claim was made again by the run's next holder, before anything had started.

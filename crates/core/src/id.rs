@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::limits::NAME_CHARS;
+use crate::limits::{APPROVAL_ID_CHARS, NAME_CHARS};
 
 /// A text that is no identifier of the kind that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -62,7 +62,8 @@ macro_rules! id {
 }
 
 id!(
-    /// Names one approval: `apr_` and 32 hex digits, derived from what is asked (see [`crate::Action::id`]).
+    /// Names one approval: `apr_` and 32 hex digits, derived from what is asked (see [`crate::Action::id`]), or a text
+    /// that the requester chose. Opaque: compared byte by byte, never trimmed or folded.
     ApprovalId, "approval id", approval
 );
 id!(
@@ -81,13 +82,18 @@ id!(
     /// Names an authenticated identity.
     PrincipalId, "principal id", name
 );
+id!(
+    /// Names a person, whose devices are one voice.
+    PersonId, "person", name
+);
 
 fn approval(text: &str) -> Result<(), &'static str> {
-    let hex = text.strip_prefix("apr_").ok_or("it starts with apr_")?;
-    if hex.len() == 32 && hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)) {
-        Ok(())
-    } else {
-        Err("apr_ is followed by 32 lowercase hex digits")
+    match text {
+        "" => Err("it is empty"),
+        // No path can hold these as one segment.
+        "." | ".." => Err("it is a step in a path"),
+        _ if text.chars().count() > APPROVAL_ID_CHARS => Err("it is longer than 256 characters"),
+        _ => Ok(()),
     }
 }
 
@@ -116,16 +122,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_approval_id_has_one_spelling() {
-        let good = "apr_543a5a464fc6270ec21193dab48f42fa";
-        assert_eq!(good.parse::<ApprovalId>().unwrap().as_str(), good);
-        for bad in [
-            "",
-            "apr_",
-            "apr_543A5a464fc6270ec21193dab48f42fa",
-            "543a5a464fc6270ec21193dab48f42fa",
-            "apr_543a5a464fc6270ec21193dab48f42fa0",
-        ] {
+    fn an_approval_id_is_opaque() {
+        for good in ["apr_543a5a464fc6270ec21193dab48f42fa", "\u{FEFF}x", " a\u{A0}b ", "\u{1C}approval-1", "plugin:1"] {
+            assert_eq!(good.parse::<ApprovalId>().unwrap().as_str(), good);
+        }
+        for bad in ["", ".", "..", &"x".repeat(257)] {
             assert!(bad.parse::<ApprovalId>().is_err(), "{bad}");
         }
     }

@@ -3,8 +3,10 @@
 //! Owns every rule that decides whether an action may run. Owns no I/O, no clock, no randomness and
 //! nothing asynchronous: time and ids come in with the call.
 
+pub mod access;
 pub mod action;
 pub mod approval;
+pub mod audience;
 pub mod canonical;
 pub mod event;
 pub mod id;
@@ -16,12 +18,13 @@ pub mod requirement;
 pub mod run;
 pub mod time;
 
+pub use access::{Access, access};
 pub use action::{Action, Digest, Kind};
 pub use approval::{Approval, Change, Command, Phase};
 pub use canonical::Canonical;
 pub use event::Event;
-pub use id::{ApprovalId, ClaimId, EpochId, PrincipalId, RunId};
-pub use principal::Principal;
+pub use id::{ApprovalId, ClaimId, EpochId, PersonId, PrincipalId, RunId};
+pub use principal::{Actor, Principal, Scopes};
 pub use refusal::Refusal;
 pub use run::{Fence, Run};
 pub use time::Time;

@@ -6,6 +6,28 @@ pub use crate::presentation::{COMMAND_DISPLAY_LIMIT, DISPLAY_LIMIT};
 pub const REASON_CHARS: usize = 4_096;
 /// Longest name (agent, session, task, tool, run, boundary, claim), in characters.
 pub const NAME_CHARS: usize = 512;
+/// Longest approval id, in characters.
+pub const APPROVAL_ID_CHARS: usize = 256;
+/// Most sessions that see a request and its end.
+pub const AUDIENCE: usize = 64;
+/// Most people that one request can require.
+pub const QUORUM: u32 = 16;
+/// Most entries of one list of reviewers.
+pub const REVIEWERS: usize = 64;
+/// Longest sanitised request that is kept for clients of the WebSocket protocol, in bytes of JSON.
+pub const V4_REQUEST_BYTES: usize = 256 << 10;
+/// How long a terminal record is kept, in milliseconds.
+pub const RETENTION_MS: i64 = 30 * DAY_MS;
+/// How long a pairing code lives, in milliseconds.
+pub const PAIRING_MS: i64 = 5 * MINUTE_MS;
+/// Most requests of one identity that may be pending at once, unless configured otherwise.
+pub const PENDING_PER_PRINCIPAL: u32 = 20_000;
+/// Most requests of one session that may be pending at once, unless configured otherwise.
+pub const PENDING_PER_SESSION: u32 = 5_000;
+/// Most operations of one identity that may be waiting to be written. More are refused at once.
+pub const QUEUED_PER_PRINCIPAL: usize = 512;
+/// Most approvals that one answer to a subscription replays.
+pub const REPLAY_ITEMS: usize = 1_000;
 /// Longest boundary, in characters: a round names every task on both of its sides.
 pub const BOUNDARY_CHARS: usize = 16_384;
 /// Largest frozen content, in bytes of canonical JSON.

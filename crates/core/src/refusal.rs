@@ -24,6 +24,9 @@ pub enum Refusal {
     /// It was called off first.
     #[error("it was cancelled")]
     Cancelled,
+    /// This person has answered before, and an answer is not taken back this way.
+    #[error("you have answered this request; an allow can become a deny while it is pending, nothing else changes")]
+    AlreadyVoted,
     /// The answer is not among those the requirement offers.
     #[error("this request does not offer that decision")]
     DecisionNotOffered,
@@ -36,6 +39,9 @@ pub enum Refusal {
     /// The allow was spent by another claim.
     #[error("its allow was already claimed; an allow is spent once")]
     AlreadyClaimed,
+    /// The allow was taken back first.
+    #[error("the allow was taken back before it was claimed")]
+    Revoked,
     /// The receipt names no claim of this record.
     #[error("no such claim was made on this record")]
     NotClaimed,
@@ -63,6 +69,29 @@ pub enum Refusal {
     /// A run of that name exists with another definition.
     #[error("a run of that id exists already")]
     RunExists,
+    /// New requests and claims are stopped, for everybody or for this agent.
+    #[error("the gateway is frozen for this agent: nothing new is asked or claimed until it is thawed")]
+    Frozen,
+    /// As many requests as one identity or session may have are pending already.
+    #[error("{limit} requests of this {whose} are pending already; have them answered or called off first")]
+    TooManyPending {
+        /// Whose: `agent` or `session`.
+        whose: &'static str,
+        /// How many are allowed.
+        limit: u32,
+    },
+    /// The id that was chosen for a request names, or could be taken for, another one.
+    #[error("the approval id is taken")]
+    IdTaken,
+    /// This needs an administrator.
+    #[error("this needs a credential with the scope operator.admin")]
+    NotAnAdministrator,
+    /// This needs a credential that may ask for permission.
+    #[error("this credential may not ask for permission")]
+    NotARequester,
+    /// The pairing code is unknown, used or too old.
+    #[error("that pairing code is not valid: it is used, older than five minutes, or mistyped")]
+    PairingCodeInvalid,
     /// The same idempotency key came with another body.
     #[error("this idempotency key was used with another body")]
     IdempotencyMismatch,
@@ -82,10 +111,12 @@ impl Refusal {
             Refusal::AlreadyDecided => "already_decided",
             Refusal::Expired => "expired",
             Refusal::Cancelled => "cancelled",
+            Refusal::AlreadyVoted => "already_voted",
             Refusal::DecisionNotOffered => "decision_not_offered",
             Refusal::ReasonRequired => "reason_required",
             Refusal::NotAllowed => "not_allowed",
             Refusal::AlreadyClaimed => "already_claimed",
+            Refusal::Revoked => "revoked",
             Refusal::NotClaimed => "not_claimed",
             Refusal::AlreadySettled => "already_settled",
             Refusal::EpochLapsed => "epoch_lapsed",
@@ -94,6 +125,11 @@ impl Refusal {
             Refusal::RunEnded => "run_ended",
             Refusal::JournalMoved => "journal_moved",
             Refusal::RunExists => "run_exists",
+            Refusal::Frozen => "frozen",
+            Refusal::TooManyPending { .. } => "too_many_pending",
+            Refusal::IdTaken => "id_taken",
+            Refusal::NotAnAdministrator | Refusal::NotARequester => "missing_scope",
+            Refusal::PairingCodeInvalid => "pairing_code_invalid",
             Refusal::IdempotencyMismatch => "idempotency_mismatch",
             Refusal::StorageCorrupt => "storage_corrupt",
         }

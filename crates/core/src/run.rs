@@ -25,12 +25,14 @@ pub enum RunState {
     Finished,
     /// It ended with an error.
     Failed,
+    /// Somebody ended it from outside.
+    Aborted,
 }
 
 impl RunState {
     /// Every state.
-    pub const ALL: [RunState; 5] =
-        [Self::Running, Self::Suspended, Self::Unknown, Self::Finished, Self::Failed];
+    pub const ALL: [RunState; 6] =
+        [Self::Running, Self::Suspended, Self::Unknown, Self::Finished, Self::Failed, Self::Aborted];
 
     /// The state's name.
     pub const fn as_str(self) -> &'static str {
@@ -40,6 +42,7 @@ impl RunState {
             RunState::Unknown => "unknown",
             RunState::Finished => "finished",
             RunState::Failed => "failed",
+            RunState::Aborted => "aborted",
         }
     }
 
@@ -50,7 +53,7 @@ impl RunState {
 
     /// Whether the journal is closed.
     pub const fn is_final(self) -> bool {
-        matches!(self, RunState::Finished | RunState::Failed)
+        matches!(self, RunState::Finished | RunState::Failed | RunState::Aborted)
     }
 
     /// Whether a holder that leaves the run in this state keeps its lease.
@@ -97,6 +100,8 @@ pub enum RunCommand {
         /// The holder's number.
         fence: Fence,
     },
+    /// End it from outside, whoever holds it. Its journal is closed and whoever held it can do nothing more.
+    Abort,
     /// Add to its journal.
     Append {
         /// The holder's number.
@@ -139,13 +144,17 @@ impl Run {
     /// # Errors
     /// A [`Refusal`] says why nothing changed.
     pub fn apply(&self, command: RunCommand, by: &Principal, now: Time) -> Result<Run, Refusal> {
-        if by.id != self.owner {
+        let is_admins = matches!(command, RunCommand::Abort) && by.is_admin();
+        if by.id != self.owner && !is_admins {
             return Err(Refusal::NotFound);
         }
         let mut next = self.clone();
         next.updated_at = now;
         match command {
             RunCommand::Lease => {
+                if self.state == RunState::Aborted {
+                    return Err(Refusal::RunEnded);
+                }
                 if let Some(until) = self.held_until.filter(|_| self.is_held(now)) {
                     return Err(Refusal::RunHeld { lapses_in_ms: until.ms_after(now) });
                 }
@@ -158,6 +167,13 @@ impl Run {
             }
             RunCommand::Release { fence } => {
                 self.check_fence(fence)?;
+                next.held_until = None;
+            }
+            RunCommand::Abort if self.state == RunState::Aborted => return Ok(self.clone()),
+            RunCommand::Abort if self.state.is_final() => return Err(Refusal::RunEnded),
+            RunCommand::Abort => {
+                next.state = RunState::Aborted;
+                next.fence = Fence(self.fence.0 + 1);
                 next.held_until = None;
             }
             RunCommand::Append { fence, after, count, state } => {
@@ -191,7 +207,7 @@ mod tests {
     use crate::principal::PrincipalKind;
 
     fn owner() -> Principal {
-        Principal { id: "agent".parse().unwrap(), kind: PrincipalKind::Agent, label: "agent".to_owned() }
+        Principal::new("agent".parse().unwrap(), PrincipalKind::Agent, "agent")
     }
 
     fn at(ms: i64) -> Time {
@@ -246,6 +262,18 @@ mod tests {
         let ended = held.apply(append(1, 0, RunState::Finished), &owner(), at(0)).unwrap();
         assert_eq!(ended.last_seq, 2);
         assert_eq!(ended.apply(append(1, 2, RunState::Running), &owner(), at(0)), Err(Refusal::RunEnded));
+    }
+
+    #[test]
+    fn an_aborted_run_is_over_for_whoever_held_it() {
+        let held = run().apply(RunCommand::Lease, &owner(), at(0)).unwrap();
+        let aborted = held.apply(RunCommand::Abort, &owner(), at(1)).unwrap();
+        assert_eq!((aborted.state, aborted.held_until), (RunState::Aborted, None));
+        assert_eq!(aborted.apply(append(1, 0, RunState::Running), &owner(), at(1)), Err(Refusal::FenceLapsed));
+        assert_eq!(aborted.apply(RunCommand::Lease, &owner(), at(1)), Err(Refusal::RunEnded));
+        assert_eq!(aborted.apply(RunCommand::Abort, &owner(), at(2)), Ok(aborted.clone()));
+        let ended = held.apply(append(1, 0, RunState::Finished), &owner(), at(1)).unwrap();
+        assert_eq!(ended.apply(RunCommand::Abort, &owner(), at(2)), Err(Refusal::RunEnded));
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Commands and what they change: the state machine of an approval.
 
 use super::{
-    Action, Actor, Approval, Binding, Claim, ClaimId, Decision, Digest, Draft, End, Event, Fence, Outcome,
-    Phase, Principal, Receipt, Refusal, TerminalReason, Time, Vote,
+    Access, Action, Actor, Approval, Binding, Claim, ClaimId, Decision, Digest, Draft, End, Event, Fence, Outcome,
+    Phase, Principal, Receipt, Refusal, Revocation, TerminalReason, Time, Use, Vote, access,
 };
+use crate::principal::PrincipalKind;
 
 /// What somebody wants done to an approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +24,15 @@ pub enum Command {
     Cancel {
         /// Why: the requester withdrew it, or what waited behind it is gone.
         reason: TerminalReason,
+    },
+    /// Deny it, because a trusted runtime's verdict on it could not be understood.
+    DenyMalformed,
+    /// Deny it, because nobody could be shown it.
+    DenyUnrouted,
+    /// Take its allow back before it is spent.
+    Revoke {
+        /// Why.
+        reason: Option<String>,
     },
     /// Spend its allow.
     Claim {
@@ -53,6 +63,8 @@ pub enum Bound {
     GatewayGone,
     /// The caller's epoch has ended or lapsed, or there never was one.
     CallerGone,
+    /// A stored run that has ended: nothing waits any more.
+    RunEnded,
     /// A stored run, with its current fence and whether somebody holds its lease now.
     Run {
         /// The run's current fence.
@@ -79,16 +91,21 @@ impl Change {
 }
 
 impl Approval {
-    /// A new, pending approval.
-    pub fn open(draft: Draft, by: &Principal, now: Time) -> Change {
+    /// A new, pending approval. `audience` is what [`crate::audience`] found.
+    pub fn open(draft: Draft, by: &Principal, audience: Vec<String>, now: Time) -> Change {
         let run = match &draft.binding {
             Binding::Checkpoint(run) => run.as_str().to_owned(),
             // Callers without an epoch of their own share the gateway's: the requester keeps their ids apart.
             Binding::Runtime(epoch) => format!("{epoch}/{}", by.id),
         };
         let keeps_content = matches!(draft.binding, Binding::Checkpoint(_));
+        let mut requirement = draft.requirement;
+        // An agent never decides, so nobody need wonder whether this one may.
+        requirement.requester_may_decide &= by.person.is_some();
+        // A stored run finds its request again by what it asks: that id is not the requester's to choose.
+        let chosen = draft.id.filter(|_| !keeps_content);
         let approval = Approval {
-            id: draft.action.id(&run),
+            id: chosen.unwrap_or_else(|| draft.action.id(&run)),
             kind: draft.action.kind(),
             boundary: draft.action.boundary().to_owned(),
             digest: draft.action.digest(),
@@ -97,8 +114,11 @@ impl Approval {
             reason: draft.reason,
             source: draft.source,
             requester: Actor::from(by),
+            client: draft.client,
+            audience,
+            v4_request: draft.v4_request,
             binding: draft.binding,
-            requirement: draft.requirement,
+            requirement,
             created_at: now,
             expires_at: now.plus_ms(draft.timeout_ms),
             votes: Vec::new(),
@@ -116,9 +136,10 @@ impl Approval {
             Phase::Pending => match bound {
                 Bound::GatewayGone => Command::Cancel { reason: TerminalReason::GatewayRestart },
                 Bound::CallerGone => Command::Cancel { reason: TerminalReason::CallerLost },
+                Bound::RunEnded => Command::Cancel { reason: TerminalReason::RunAborted },
                 Bound::Live | Bound::Run { .. } => return None,
             },
-            Phase::Allowed { claim: Some(claim @ Claim { receipt: None, .. }), .. }
+            Phase::Allowed { spent: Use::Claimed(claim @ Claim { receipt: None, .. }), .. }
                 if !claim.is_held(bound) =>
             {
                 let detail =
@@ -147,11 +168,18 @@ impl Approval {
         bound: Bound,
         now: Time,
     ) -> Result<Change, Refusal> {
-        if !by.may_see(&self.requester.id) {
+        let access = access(self, by);
+        if access == Access::None {
             return Err(Refusal::NotFound);
         }
         match command {
-            Command::Vote { decision, digest, reason } => self.vote(decision, digest, reason, by, bound, now),
+            Command::Vote { decision, digest, reason } => {
+                self.may_vote(decision, access, by)?;
+                self.vote(Vote { decision, voter: Actor::from(by), at: now, reason }, digest, bound)
+            }
+            Command::DenyMalformed => self.deny(TerminalReason::MalformedVerdict, by, bound, now),
+            Command::DenyUnrouted => self.deny(TerminalReason::NoRoute, by, bound, now),
+            Command::Revoke { reason } => self.revoke(reason, access, by, now),
             Command::Expire => self.expire(by, now),
             Command::Cancel { reason } => self.cancel(reason, by, now),
             Command::Claim { claim_id, digest, fence } => self.spend(claim_id, digest, fence, by, bound, now),
@@ -159,49 +187,122 @@ impl Approval {
         }
     }
 
-    fn vote(
+    /// Whether `by` is somebody whose answer counts here. A runtime resolves what others asked; the person who asked
+    /// only where the requirement lets them.
+    fn may_vote(&self, decision: Decision, access: Access, by: &Principal) -> Result<(), Refusal> {
+        let is_own = self.requester.is_same_voice(&Actor::from(by)) || by.id == self.requester.id;
+        let is_person = matches!(by.kind, PrincipalKind::Administrator | PrincipalKind::Device);
+        let may = match access {
+            Access::Review => is_person && (!is_own || self.requirement.requester_may_decide),
+            // Whom the lists do not admit cannot help to fulfil them; a deny never needs to be listed.
+            Access::Resolve => decision == Decision::Deny || self.requirement.admits(by),
+            Access::None | Access::Request => false,
+        };
+        if may { Ok(()) } else { Err(Refusal::NotAReviewer) }
+    }
+
+    fn vote(&self, vote: Vote, digest: Digest, bound: Bound) -> Result<Change, Refusal> {
+        if digest != self.digest {
+            return Err(Refusal::StaleDigest);
+        }
+        let decision = vote.decision;
+        match &self.phase {
+            Phase::Pending => self.check_open(bound, vote.at)?,
+            Phase::Allowed { decision: stands, .. } if *stands == decision => return Ok(self.unchanged()),
+            Phase::Denied(_) if decision == Decision::Deny => return Ok(self.unchanged()),
+            Phase::Allowed { .. } | Phase::Denied(_) => return Err(Refusal::AlreadyDecided),
+            Phase::Expired(_) => return Err(Refusal::Expired),
+            Phase::Cancelled(_) => return Err(Refusal::Cancelled),
+        }
+        if !self.requirement.allowed_decisions.contains(&decision) {
+            return Err(Refusal::DecisionNotOffered);
+        }
+        if self.requirement.reason_required && vote.reason.is_none() {
+            return Err(Refusal::ReasonRequired);
+        }
+        let mut next = self.clone();
+        match next.votes.iter_mut().find(|given| given.voter.is_same_voice(&vote.voter)) {
+            Some(given) if given.decision == decision => return Ok(self.unchanged()),
+            Some(given) if given.decision.is_allow() && decision == Decision::Deny => *given = vote.clone(),
+            Some(_) => return Err(Refusal::AlreadyVoted),
+            None => next.votes.push(vote.clone()),
+        }
+        let end = End { at: vote.at, by: vote.voter, reason: TerminalReason::User };
+        let (allows, denies): (Vec<&Vote>, Vec<&Vote>) =
+            next.votes.iter().partition(|given| given.decision.is_allow());
+        let voted = vec![Event::Voted { decision }];
+        if denies.len() >= self.requirement.denials as usize {
+            next.phase = Phase::Denied(end);
+        } else if allows.len() >= self.requirement.approvals as usize {
+            // What everybody allowed is what is allowed.
+            let once = allows.iter().any(|given| given.decision == Decision::AllowOnce);
+            let decision = if once { Decision::AllowOnce } else { Decision::AllowAlways };
+            next.phase = Phase::Allowed { decision, end, spent: Use::Open };
+        } else {
+            return Ok(Change { approval: next, events: voted });
+        }
+        Ok(next.ended(voted))
+    }
+
+    /// Whether a pending request can still be answered.
+    fn check_open(&self, bound: Bound, now: Time) -> Result<(), Refusal> {
+        match bound {
+            _ if self.expires_at.reached_at(now) => Err(Refusal::Expired),
+            Bound::GatewayGone | Bound::CallerGone | Bound::RunEnded => Err(Refusal::Cancelled),
+            Bound::Live | Bound::Run { .. } => Ok(()),
+        }
+    }
+
+    /// A deny that no person gave. The deadline comes first.
+    fn deny(
         &self,
-        decision: Decision,
-        digest: Digest,
-        reason: Option<String>,
+        reason: TerminalReason,
         by: &Principal,
         bound: Bound,
         now: Time,
     ) -> Result<Change, Refusal> {
-        if !by.may_review() || by.id == self.requester.id {
+        if !matches!(by.kind, PrincipalKind::Runtime | PrincipalKind::Authority) {
             return Err(Refusal::NotAReviewer);
         }
-        if digest != self.digest {
-            return Err(Refusal::StaleDigest);
-        }
         match &self.phase {
-            Phase::Pending if self.expires_at.reached_at(now) => Err(Refusal::Expired),
-            Phase::Pending if matches!(bound, Bound::GatewayGone | Bound::CallerGone) => {
-                Err(Refusal::Cancelled)
-            }
-            Phase::Pending if !self.requirement.allowed_decisions.contains(&decision) => {
-                Err(Refusal::DecisionNotOffered)
-            }
-            Phase::Pending if self.requirement.reason_required && reason.is_none() => {
-                Err(Refusal::ReasonRequired)
-            }
             Phase::Pending => {
-                let end = End { at: now, by: Actor::from(by), reason: TerminalReason::User };
+                self.check_open(bound, now)?;
                 let mut next = self.clone();
-                next.votes.push(Vote { decision, voter: Actor::from(by), at: now, reason });
-                next.phase = match decision {
-                    Decision::AllowOnce | Decision::AllowAlways => {
-                        Phase::Allowed { decision, end, claim: None }
-                    }
-                    Decision::Deny => Phase::Denied(end),
-                };
-                Ok(next.ended(vec![Event::Voted { decision }]))
+                next.phase = Phase::Denied(End { at: now, by: Actor::from(by), reason });
+                Ok(next.ended(Vec::new()))
             }
-            Phase::Allowed { decision: stands, .. } if *stands == decision => Ok(self.unchanged()),
-            Phase::Denied(_) if decision == Decision::Deny => Ok(self.unchanged()),
-            Phase::Allowed { .. } | Phase::Denied(_) => Err(Refusal::AlreadyDecided),
+            Phase::Denied(_) => Ok(self.unchanged()),
+            Phase::Allowed { .. } => Err(Refusal::AlreadyDecided),
             Phase::Expired(_) => Err(Refusal::Expired),
             Phase::Cancelled(_) => Err(Refusal::Cancelled),
+        }
+    }
+
+    /// The answer stays what it was; that it will not be used is a fact of its own.
+    fn revoke(
+        &self,
+        reason: Option<String>,
+        access: Access,
+        by: &Principal,
+        now: Time,
+    ) -> Result<Change, Refusal> {
+        if !matches!(access, Access::Review | Access::Request) {
+            return Err(Refusal::NotAReviewer);
+        }
+        match &self.phase {
+            Phase::Allowed { decision, end, spent: Use::Open } => {
+                let revocation = Revocation { at: now, by: Actor::from(by), reason };
+                let mut next = self.clone();
+                next.phase = Phase::Allowed {
+                    decision: *decision,
+                    end: end.clone(),
+                    spent: Use::Revoked(revocation),
+                };
+                Ok(Change { approval: next, events: vec![Event::Revoked] })
+            }
+            Phase::Allowed { spent: Use::Revoked(_), .. } => Ok(self.unchanged()),
+            Phase::Allowed { spent: Use::Claimed(_), .. } => Err(Refusal::AlreadyClaimed),
+            Phase::Pending | Phase::Denied(_) | Phase::Expired(_) | Phase::Cancelled(_) => Err(Refusal::NotAllowed),
         }
     }
 
@@ -223,7 +324,7 @@ impl Approval {
 
     fn cancel(&self, reason: TerminalReason, by: &Principal, now: Time) -> Result<Change, Refusal> {
         let of_authority = Actor::from(by).is_authority();
-        if !of_authority && (by.id != self.requester.id && !by.may_review()) {
+        if !of_authority && by.id != self.requester.id && access(self, by) != Access::Review {
             return Err(Refusal::NotTheRequester);
         }
         match self.phase {
@@ -235,6 +336,10 @@ impl Approval {
             }
             Phase::Cancelled(_) => Ok(self.unchanged()),
             Phase::Expired(_) => Err(Refusal::Expired),
+            // Too late to call the request off, but not to call off what it allowed.
+            Phase::Allowed { spent: Use::Open | Use::Revoked(_), .. } => {
+                self.revoke(None, access(self, by), by, now)
+            }
             Phase::Allowed { .. } | Phase::Denied(_) => Err(Refusal::AlreadyDecided),
         }
     }
@@ -254,14 +359,20 @@ impl Approval {
         if digest != self.digest {
             return Err(Refusal::StaleDigest);
         }
-        let Phase::Allowed { decision, end, claim } = &self.phase else {
+        let Phase::Allowed { decision, end, spent } = &self.phase else {
             return Err(Refusal::NotAllowed);
+        };
+        let claim = match spent {
+            Use::Open => None,
+            Use::Claimed(claim) => Some(claim),
+            Use::Revoked(_) => return Err(Refusal::Revoked),
         };
         match bound {
             Bound::Live => {}
             // The same claim asked again stays answered: its reply was lost, or its holder is slow.
-            Bound::GatewayGone | Bound::CallerGone if claim.as_ref().is_some_and(|c| c.id == claim_id) => {}
+            Bound::GatewayGone | Bound::CallerGone if claim.is_some_and(|c| c.id == claim_id) => {}
             Bound::GatewayGone | Bound::CallerGone => return Err(Refusal::EpochLapsed),
+            Bound::RunEnded => return Err(Refusal::RunEnded),
             Bound::Run { fence: current, .. } if fence == Some(current) => {}
             Bound::Run { .. } => return Err(Refusal::FenceLapsed),
         }
@@ -272,7 +383,7 @@ impl Approval {
             Some(claim) => (Claim { fence, ..claim.clone() }, Event::ClaimTaken),
         };
         let mut next = self.clone();
-        next.phase = Phase::Allowed { decision: *decision, end: end.clone(), claim: Some(claim) };
+        next.phase = Phase::Allowed { decision: *decision, end: end.clone(), spent: Use::Claimed(claim) };
         Ok(Change { approval: next, events: vec![event] })
     }
 
@@ -287,7 +398,7 @@ impl Approval {
         if by.id != self.requester.id && !Actor::from(by).is_authority() {
             return Err(Refusal::NotTheRequester);
         }
-        let Phase::Allowed { decision, end, claim: Some(claim) } = &self.phase else {
+        let Phase::Allowed { decision, end, spent: Use::Claimed(claim) } = &self.phase else {
             return Err(Refusal::NotClaimed);
         };
         if claim.id != *claim_id {
@@ -303,7 +414,7 @@ impl Approval {
         }
         let claim = Claim { receipt: Some(Receipt { outcome, at: now, detail }), ..claim.clone() };
         let mut next = self.clone();
-        next.phase = Phase::Allowed { decision: *decision, end: end.clone(), claim: Some(claim) };
+        next.phase = Phase::Allowed { decision: *decision, end: end.clone(), spent: Use::Claimed(claim) };
         Ok(Change { approval: next, events: vec![Event::Settled { outcome }] })
     }
 
@@ -323,7 +434,7 @@ impl Claim {
     fn is_held(&self, bound: Bound) -> bool {
         match bound {
             Bound::Live => true,
-            Bound::GatewayGone | Bound::CallerGone => false,
+            Bound::GatewayGone | Bound::CallerGone | Bound::RunEnded => false,
             Bound::Run { fence, held } => held && self.fence == Some(fence),
         }
     }
