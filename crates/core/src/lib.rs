@@ -22,7 +22,7 @@ pub use access::{Access, access};
 pub use action::{Action, Digest, Kind};
 pub use approval::{Approval, Change, Command, Phase};
 pub use canonical::Canonical;
-pub use event::Event;
+pub use event::{AdministrationEvent, Event};
 pub use id::{ApprovalId, ClaimId, EpochId, PersonId, PrincipalId, RunId};
 pub use principal::{Actor, Principal, Scopes};
 pub use refusal::Refusal;

@@ -10,12 +10,17 @@ pub mod perform;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use holdgate_core::action::Digest;
 use holdgate_core::approval::{Bound, Draft, Status};
+use holdgate_core::audience::SessionEdges;
 use holdgate_core::run::RunCommand;
 use holdgate_core::{
-    Approval, ApprovalId, Command, EpochId, Fence, Kind, Principal, PrincipalId, Refusal, Run, RunId, Time,
+    Actor, AdministrationEvent, Approval, ApprovalId, Command, EpochId, Event, Fence, Kind, PersonId, Principal,
+    PrincipalId, Refusal, Run, RunId, Scopes, Time,
 };
 use tokio::sync::broadcast;
 
@@ -29,11 +34,21 @@ pub trait Store: Send + Sync {
     /// The authority's time.
     fn now(&self) -> Time;
 
-    /// One approval, with what is known about what waits behind it.
-    async fn approval(&self, id: &ApprovalId) -> Result<Option<Seen>, StoreError>;
+    /// One approval by its id or its reference, with what is known about what waits behind it. `None` if the text
+    /// names none, or more than one.
+    async fn approval(&self, locator: &str) -> Result<Option<Seen>, StoreError>;
 
     /// Approvals, newest first.
     async fn approvals(&self, filter: Filter) -> Result<Vec<Seen>, StoreError>;
+
+    /// Approvals that have ended, the last one to end first.
+    async fn history(&self, filter: HistoryFilter) -> Result<Vec<Seen>, StoreError>;
+
+    /// Pending approvals that this session's stream shows, oldest first.
+    async fn pending_of_session(&self, session_key: &str, limit: u32) -> Result<Vec<Seen>, StoreError>;
+
+    /// The facts about approvals after the one of number `after`, in order.
+    async fn events(&self, after: u64, limit: u32) -> Result<Vec<Recorded>, StoreError>;
 
     /// The next instant at which time alone changes some record, if any waits for one.
     async fn next_due(&self) -> Result<Option<Time>, StoreError>;
@@ -48,8 +63,66 @@ pub trait Store: Send + Sync {
     /// The identity behind a credential, by the hash that is kept of it. Revoked and lapsed ones are unknown.
     async fn credential(&self, credential: Credential) -> Result<Option<Principal>, StoreError>;
 
-    /// A hint after each commit that changed an approval. May be lost; the row is the truth.
-    fn changes(&self) -> broadcast::Receiver<ApprovalId>;
+    /// One identity with what is known of its device, if it is not revoked.
+    async fn identity(&self, id: &PrincipalId) -> Result<Option<Identity>, StoreError>;
+
+    /// Every identity that is not revoked, by id.
+    async fn identities(&self) -> Result<Vec<Identity>, StoreError>;
+
+    /// What is frozen: `None` stands for everything.
+    async fn freezes(&self) -> Result<Vec<Freeze>, StoreError>;
+
+    /// What was administered after the fact of number `after`, in order.
+    async fn administration(&self, after: u64, limit: u32) -> Result<Vec<Administered>, StoreError>;
+
+    /// How many approvals are pending, as stored, by kind.
+    async fn pending_counts(&self) -> Result<Vec<(Kind, u64)>, StoreError>;
+
+    /// A hint after each commit, one for each change of an approval and each changed identity, in order. May be lost;
+    /// the rows are the truth.
+    fn notices(&self) -> broadcast::Receiver<Notice>;
+}
+
+/// What a commit changed.
+#[derive(Clone, Debug)]
+pub enum Notice {
+    /// An approval changed.
+    Changed(Arc<Committed>),
+    /// An approval was found not to decode.
+    Corrupt(ApprovalId),
+    /// An identity ended, or may do something else from now on: what it has open must be looked at again. `None`
+    /// stands for every identity.
+    Identity(Option<PrincipalId>),
+}
+
+/// One change of one approval, as it was committed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// The number of the last fact. Facts are numbered in the order of their commits.
+    pub seq: u64,
+    /// The record after it.
+    pub approval: Approval,
+    /// What became true.
+    pub events: Vec<Event>,
+    /// Who did it.
+    pub by: Actor,
+    /// When.
+    pub at: Time,
+}
+
+/// Who acts, and with how much of what its credential allows. Loaded anew under the lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct By {
+    /// The identity.
+    pub id: PrincipalId,
+    /// What the connection is limited to.
+    pub scopes: Scopes,
+}
+
+impl From<&Principal> for By {
+    fn from(principal: &Principal) -> Self {
+        Self { id: principal.id.clone(), scopes: principal.scopes }
+    }
 }
 
 /// One unit of change: everything in it becomes durable together or not at all.
@@ -62,9 +135,11 @@ pub enum Op {
         /// The fence that the requester holds, when a stored run waits behind the request.
         fence: Option<Fence>,
         /// Who asks.
-        by: PrincipalId,
+        by: By,
         /// The caller's key for this call, with the hash of its body.
         key: Option<IdempotencyKey>,
+        /// How many may be pending.
+        caps: Caps,
     },
     /// Apply a command to an approval.
     Apply {
@@ -73,7 +148,7 @@ pub enum Op {
         /// What.
         command: Command,
         /// Who.
-        by: PrincipalId,
+        by: By,
     },
     /// Begin a process's epoch.
     StartRuntime {
@@ -82,14 +157,21 @@ pub enum Op {
         /// What kind of process.
         kind: RuntimeKind,
         /// Who.
-        by: PrincipalId,
+        by: By,
     },
     /// Keep an epoch alive.
     RenewRuntime {
         /// Which.
         epoch: EpochId,
         /// Who.
-        by: PrincipalId,
+        by: By,
+    },
+    /// End an epoch: its process goes and says so.
+    EndRuntime {
+        /// Which.
+        epoch: EpochId,
+        /// Who.
+        by: By,
     },
     /// Create a run.
     CreateRun {
@@ -98,45 +180,261 @@ pub enum Op {
         /// The agent's name.
         agent: String,
         /// Who.
-        by: PrincipalId,
+        by: By,
     },
-    /// Take, keep or release a run.
+    /// Take, keep, release or abort a run.
     HoldRun {
         /// Which.
         id: RunId,
         /// What; never an append.
         command: RunCommand,
         /// Who.
-        by: PrincipalId,
+        by: By,
+    },
+    /// Call off what a run asked for, because it was ended: a stored run's requests, or those that name it as their
+    /// source. At most `limit` of them; the answer is how many.
+    CancelRun {
+        /// The run, as the requester calls it.
+        run: String,
+        /// Who: only its own requests, but everybody's for an administrator.
+        by: By,
+        /// Most records to touch.
+        limit: u32,
     },
     /// Add to a run's journal and open the requests that it now waits for, in one.
     Append {
         /// Which run, what fence, where in the journal, in which state it leaves the run.
         append: Append,
         /// Who.
-        by: PrincipalId,
+        by: By,
+        /// How many may be pending.
+        caps: Caps,
     },
     /// Write down what time has decided, for at most `limit` approvals. Runs behind everything else.
     Sweep {
         /// Most records to touch.
         limit: u32,
     },
-    /// Make a credential known, with the identity behind it. Replaces an identity's earlier credential.
+    /// Remove at most `limit` records that ended before `before`: never with an unsettled claim or of an unfinished
+    /// run. Their facts stay. Runs behind everything else.
+    Prune {
+        /// The end of the retention.
+        before: Time,
+        /// Most records to touch.
+        limit: u32,
+    },
+    /// Say who owns a session.
+    PutSession {
+        /// Its key, as [`holdgate_core::audience::session_key`] spells it.
+        key: String,
+        /// Its owners.
+        edges: SessionEdges,
+        /// Who. Only who said it first, or an administrator, may say otherwise.
+        by: By,
+    },
+    /// Make a credential known, with the identity behind it. Replaces an identity's earlier credentials. For whoever
+    /// has the file: no identity is asked.
     PutCredential {
         /// SHA-256 of the credential.
         hash: Digest,
         /// Who it stands for.
         principal: Principal,
+        /// Whether the earlier one was lost. Recorded.
+        recovers: bool,
+    },
+    /// Change who may act.
+    Administer {
+        /// What.
+        change: Administration,
+        /// Who. Needs the scope of an administrator.
+        by: By,
+    },
+    /// Pair a device with a code. The code says whose it becomes and what it may do, and is spent.
+    Pair {
+        /// SHA-256 of the code.
+        code: Digest,
+        /// The device.
+        device: Box<Device>,
+        /// SHA-256 of the device's credential.
+        token: Digest,
+    },
+    /// Pair a device without a code, because it came with the shared operator credential.
+    Admit {
+        /// The device.
+        device: Box<Device>,
+        /// Whose it is to be.
+        person: PersonId,
+        /// What it may do.
+        scopes: Scopes,
+        /// SHA-256 of the device's credential.
+        token: Digest,
+    },
+    /// Say who belongs to which group. Replaces what was said before.
+    PutGroups {
+        /// Groups and their people.
+        groups: BTreeMap<String, Vec<PersonId>>,
     },
     /// Remember that a reviewer signed in to the page.
     OpenPageSession {
         /// SHA-256 of the session's secret.
         hash: Digest,
         /// Who signed in.
-        by: PrincipalId,
+        by: By,
         /// How long the session lasts, in milliseconds.
         lasts_ms: i64,
     },
+}
+
+impl Op {
+    /// Whose operation this is: what one identity may have waiting is bounded. `None` for the authority's own.
+    pub fn issuer(&self) -> Option<&PrincipalId> {
+        match self {
+            Op::Open { by, .. }
+            | Op::Apply { by, .. }
+            | Op::StartRuntime { by, .. }
+            | Op::RenewRuntime { by, .. }
+            | Op::EndRuntime { by, .. }
+            | Op::CreateRun { by, .. }
+            | Op::HoldRun { by, .. }
+            | Op::CancelRun { by, .. }
+            | Op::Append { by, .. }
+            | Op::PutSession { by, .. }
+            | Op::Administer { by, .. }
+            | Op::OpenPageSession { by, .. } => Some(&by.id),
+            Op::Admit { device, .. } | Op::Pair { device, .. } => Some(&device.id),
+            Op::Sweep { .. } | Op::Prune { .. } | Op::PutCredential { .. } | Op::PutGroups { .. } => None,
+        }
+    }
+}
+
+/// A change of who may act.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Administration {
+    /// A credential of an agent or a runtime.
+    IssueToken {
+        /// SHA-256 of the credential.
+        hash: Digest,
+        /// The new identity.
+        principal: Box<Principal>,
+    },
+    /// Another credential in place of an identity's earlier ones.
+    RotateToken {
+        /// Whose.
+        id: PrincipalId,
+        /// SHA-256 of the new credential.
+        hash: Digest,
+    },
+    /// The end of an identity, its credentials and its page sessions. Its records stay.
+    Revoke {
+        /// Whose.
+        id: PrincipalId,
+    },
+    /// A code with which one device can be paired.
+    OfferPairing {
+        /// SHA-256 of the code.
+        code: Digest,
+        /// Whose the device becomes.
+        person: PersonId,
+        /// What it may do.
+        scopes: Scopes,
+        /// How long the code lives, in milliseconds.
+        lasts_ms: i64,
+    },
+    /// Stop new requests and claims.
+    Freeze {
+        /// Of this agent only.
+        agent: Option<PrincipalId>,
+        /// Why.
+        reason: Option<String>,
+    },
+    /// Let them go on.
+    Thaw {
+        /// Of this agent only.
+        agent: Option<PrincipalId>,
+    },
+}
+
+/// How many requests may be pending at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caps {
+    /// Of one identity.
+    pub per_principal: u32,
+    /// Of one session.
+    pub per_session: u32,
+}
+
+impl Default for Caps {
+    fn default() -> Self {
+        use holdgate_core::limits::{PENDING_PER_PRINCIPAL, PENDING_PER_SESSION};
+        Self { per_principal: PENDING_PER_PRINCIPAL, per_session: PENDING_PER_SESSION }
+    }
+}
+
+/// What is known of a device besides who it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its id: the SHA-256 of its public key, or a name that the gateway minted.
+    pub id: PrincipalId,
+    /// What reviewers call it.
+    pub label: String,
+    /// Its Ed25519 public key, if it signs.
+    pub public_key: Option<[u8; 32]>,
+    /// Its operating system, as it says.
+    pub platform: Option<String>,
+    /// Its kind of machine, as it says.
+    pub family: Option<String>,
+}
+
+/// An identity and what is known of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Who.
+    pub principal: Principal,
+    /// Its device, if it is one.
+    pub device: Option<Device>,
+    /// When it became known.
+    pub created_at: Time,
+}
+
+/// That requests and claims are stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Freeze {
+    /// For this agent only.
+    pub agent: Option<PrincipalId>,
+    /// Since when.
+    pub at: Time,
+    /// By whom.
+    pub by: String,
+    /// Why.
+    pub reason: Option<String>,
+}
+
+/// A fact about an approval as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// Its number.
+    pub seq: u64,
+    /// Of which approval.
+    pub approval: ApprovalId,
+    /// What became true.
+    pub event: Event,
+    /// Who did it.
+    pub by: Actor,
+    /// When.
+    pub at: Time,
+}
+
+/// A fact about who may act as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Administered {
+    /// Its number.
+    pub seq: u64,
+    /// What became true.
+    pub event: AdministrationEvent,
+    /// Who did it.
+    pub by: Actor,
+    /// When.
+    pub at: Time,
 }
 
 /// A caller's name for one call, so that the same call sent twice is done once.
@@ -239,7 +537,20 @@ pub struct Filter {
     pub agent: Option<String>,
     /// Only requested by this identity.
     pub requester: Option<PrincipalId>,
+    /// Only with an id that begins so.
+    pub id_prefix: Option<String>,
     /// Only older than this one.
+    pub before: Option<(Time, ApprovalId)>,
+    /// At most this many.
+    pub limit: u32,
+}
+
+/// Which approvals that have ended to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HistoryFilter {
+    /// Only of this kind.
+    pub kind: Option<Kind>,
+    /// Only those that ended before this one.
     pub before: Option<(Time, ApprovalId)>,
     /// At most this many.
     pub limit: u32,
@@ -287,8 +598,10 @@ pub enum Answer {
     Run(Run),
     /// The run after an append, and the requests that were opened with it.
     Appended(Run, Vec<Approval>),
-    /// How many records a sweep changed.
-    Swept(u32),
+    /// How many records were changed.
+    Touched(u32),
+    /// The identity as it is now.
+    Principal(Box<Principal>),
     /// Nothing more to say.
     Done,
 }
@@ -323,6 +636,9 @@ pub enum StoreError {
         /// Who owns it.
         owner: Owner,
     },
+    /// As much of this identity's is waiting to be written as may. Nothing was changed; others are not held up by it.
+    #[error("{0} operations of this identity are waiting to be written already; slow down")]
+    Flooded(usize),
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
