@@ -4,15 +4,17 @@ use holdgate_core::approval::{Binding, Draft, Source, Status};
 use holdgate_core::canonical::NotCanonical;
 use holdgate_core::id::InvalidId;
 use holdgate_core::limits::{
-    CHECKPOINT_TIMEOUT_MS, NAME_CHARS, REASON_CHARS, RUNTIME_TIMEOUT_MS, TIMEOUT_MS,
+    CHECKPOINT_TIMEOUT_MS, NAME_CHARS, REASON_CHARS, RUNTIME_TIMEOUT_MS, TIMEOUT_MS, V4_REQUEST_BYTES,
 };
 use holdgate_core::presentation::{NotPresentable, present};
-use holdgate_core::requirement::{Requirement, Unsupported};
-use holdgate_core::{Action, ApprovalId, Canonical, Digest, EpochId, Fence, Kind, Time};
-use holdgate_store::{Filter, mint};
-use holdgate_wire::{Code, CreateApproval, ListApprovals, RequirementRequest};
+use holdgate_core::requirement::{Decision, Reviewer, ReviewerList, Tightening, Unsatisfiable};
+use holdgate_core::{Action, ApprovalId, Canonical, Digest, EpochId, Fence, Kind, Principal, Time};
+use holdgate_store::{Filter, HistoryFilter, mint};
+use holdgate_wire::{Code, CreateApproval, ListApprovals, ListHistory, RequirementRequest};
 
+use crate::Protocol;
 use crate::error::Error;
+use crate::policy::Policy;
 
 /// A checked request, and the fence that came with it.
 pub(crate) struct Prepared {
@@ -20,8 +22,14 @@ pub(crate) struct Prepared {
     pub(crate) fence: Option<Fence>,
 }
 
-/// Checks a request for permission. `own_epoch` is what a caller without an epoch or run is bound to.
-pub(crate) fn prepare(request: CreateApproval, own_epoch: Option<&EpochId>) -> Result<Prepared, Error> {
+/// Checks a request for permission by `by`. `own_epoch` is what a caller without an epoch or run is bound to.
+pub(crate) fn prepare(
+    request: CreateApproval,
+    protocol: Protocol,
+    own_epoch: Option<&EpochId>,
+    policy: &Policy,
+    by: &Principal,
+) -> Result<Prepared, Error> {
     let kind: Kind = at("kind", request.kind.parse())?;
     if let Some(scope) = request.scope.as_deref().filter(|scope| *scope != kind.scope()) {
         return Err(invalid(
@@ -58,16 +66,30 @@ pub(crate) fn prepare(request: CreateApproval, own_epoch: Option<&EpochId>) -> R
             format!("{timeout_ms} is not between 1 and {} (30 days)", TIMEOUT_MS.end()),
         ));
     }
+    let asked = tightening(request.requirement.unwrap_or_default(), protocol.keeps_grants)?;
+    let unsupported = |why: Unsatisfiable| Error::new(Code::Unsupported, why.to_string());
     let draft = Draft {
+        id: protocol.id,
         action,
         presentation,
         reason: text("reason", request.reason)?,
         source: checked_source(source)?,
         binding,
-        requirement: requirement(request.requirement.unwrap_or_default())?,
+        requirement: policy.requirement(kind, by, asked).map_err(unsupported)?,
         timeout_ms,
+        client: name("client", protocol.client)?,
+        v4_request: v4_request(protocol.v4_request)?,
     };
     Ok(Prepared { draft, fence })
+}
+
+fn v4_request(request: Option<String>) -> Result<Option<String>, Error> {
+    match request {
+        Some(request) if request.len() > V4_REQUEST_BYTES => {
+            Err(Error::new(Code::TooLarge, format!("the request is larger than {V4_REQUEST_BYTES} bytes")))
+        }
+        request => Ok(request),
+    }
 }
 
 fn boundary(
@@ -88,30 +110,36 @@ fn boundary(
     }
 }
 
-fn requirement(asked: RequirementRequest) -> Result<Requirement, Error> {
-    let unsupported = |why: Unsupported| Error::new(Code::Unsupported, why.to_string());
-    match asked.approvals {
-        None | Some(1) => {}
-        Some(count) => return Err(unsupported(Unsupported::Approvals(count))),
+/// What a requester asks to be required. Standing grants are offered only where the caller keeps them.
+fn tightening(asked: RequirementRequest, keeps_grants: bool) -> Result<Tightening, Error> {
+    let offered = asked.allowed_decisions;
+    if !keeps_grants && offered.as_ref().is_some_and(|offered| offered.contains(&Decision::AllowAlways)) {
+        return Err(Error::new(Code::Unsupported, Unsatisfiable::AllowAlways.to_string()));
     }
-    if asked.requester_may_decide == Some(true) {
-        return Err(unsupported(Unsupported::RequesterMayDecide));
-    }
-    if asked.reviewers.is_some() {
-        return Err(unsupported(Unsupported::Reviewers));
-    }
-    let requirement =
-        Requirement { reason_required: asked.reason_required.unwrap_or_default(), ..Requirement::default() };
-    match asked.allowed_decisions {
-        None => Ok(requirement),
-        Some(decisions) => requirement.offering(decisions).map_err(unsupported),
-    }
+    let offered = if keeps_grants { offered } else { Some(offered.unwrap_or(vec![Decision::AllowOnce])) };
+    Ok(Tightening {
+        approvals: asked.approvals,
+        denials: asked.denials,
+        requester_may_decide: asked.requester_may_decide,
+        reason_required: asked.reason_required,
+        allowed_decisions: offered,
+        reviewers: asked.reviewers.map(|names| reviewers("requirement.reviewers", &names)).transpose()?,
+    })
+}
+
+/// A list of reviewers as a caller wrote it.
+pub(crate) fn reviewers(field: &str, names: &[String]) -> Result<ReviewerList, Error> {
+    let parsed: Result<Vec<Reviewer>, _> = names.iter().map(|name| name.parse()).collect();
+    let list = ReviewerList::try_from(at(field, parsed)?);
+    list.map_err(|why| Error::new(Code::Unsupported, why.to_string()))
 }
 
 fn checked_source(source: holdgate_wire::approval::Source) -> Result<Source, Error> {
     Ok(Source {
         agent: name("source.agent", source.agent)?,
         session: name("source.session", source.session)?,
+        session_id: name("source.sessionId", source.session_id)?,
+        run_id: name("source.runId", source.run_id)?,
         task_id: name("source.taskId", source.task_id)?,
         tool_call_id: name("source.toolCallId", source.tool_call_id)?,
         tool_name: name("source.toolName", source.tool_name)?,
@@ -120,13 +148,7 @@ fn checked_source(source: holdgate_wire::approval::Source) -> Result<Source, Err
 
 /// Checks which approvals to list.
 pub(crate) fn filter(query: ListApprovals) -> Result<Filter, Error> {
-    let limit = match query.limit {
-        Some(limit @ 1..=holdgate_core::limits::PAGE_ITEMS) => limit,
-        None => holdgate_core::limits::PAGE_ITEMS_DEFAULT,
-        Some(limit) => {
-            return Err(invalid("limit", format!("{limit} is not between 1 and 100")));
-        }
-    };
+    let limit = page_limit(query.limit)?;
     let status = query.status.map(|name| {
         Status::from_name(&name)
             .ok_or_else(|| invalid("status", "it is one of pending, allowed, denied, expired, cancelled"))
@@ -137,9 +159,27 @@ pub(crate) fn filter(query: ListApprovals) -> Result<Filter, Error> {
         kind: kind.transpose()?,
         agent: query.agent,
         requester: None,
+        id_prefix: None,
         before: query.cursor.as_deref().map(read_cursor).transpose()?,
         limit,
     })
+}
+
+/// Checks which approvals that have ended to list.
+pub(crate) fn history_filter(query: ListHistory) -> Result<HistoryFilter, Error> {
+    Ok(HistoryFilter {
+        kind: query.kind.map(|name| at("kind", name.parse())).transpose()?,
+        before: query.cursor.as_deref().map(read_cursor).transpose()?,
+        limit: page_limit(query.limit)?,
+    })
+}
+
+fn page_limit(limit: Option<u32>) -> Result<u32, Error> {
+    match limit {
+        Some(limit @ 1..=holdgate_core::limits::PAGE_ITEMS) => Ok(limit),
+        None => Ok(holdgate_core::limits::PAGE_ITEMS_DEFAULT),
+        Some(limit) => Err(invalid("limit", format!("{limit} is not between 1 and 100"))),
+    }
 }
 
 /// Where the page after `last` begins.

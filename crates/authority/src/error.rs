@@ -3,6 +3,9 @@
 use holdgate_store::StoreError;
 use holdgate_wire::{Code, Problem};
 
+/// When to try again after sending too much at once, in milliseconds.
+const RETRY_MS: i64 = 1_000;
+
 /// A failed call. None of these ever means that an action may run.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
@@ -53,6 +56,12 @@ impl From<Problem> for Error {
 
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
+        if let StoreError::Flooded(_) = error {
+            let detail = format!("{error}; send less at a time");
+            let flooded =
+                Problem { retry_after_ms: Some(RETRY_MS), ..Problem::new(Code::RateLimited, detail) };
+            return flooded.into();
+        }
         // The cause is for the log; outside, all failures of the store are one.
         tracing::error!(%error, "the store failed");
         let detail = match error {

@@ -6,6 +6,8 @@
 mod convert;
 mod error;
 mod local;
+mod observe;
+pub mod policy;
 mod service;
 mod sweep;
 mod wait;
@@ -13,14 +15,17 @@ mod wait;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use holdgate_core::ApprovalId;
 use holdgate_wire::{
     AppendEvents, Appended, Approval, ApprovalPage, Cancel, Claim, CreateApproval, CreateRun, Decide,
-    Decided, JournalPage, LeaseRun, ListApprovals, MakeClaim, Run, Runtime, Settle,
+    Decided, JournalPage, LeaseRun, ListApprovals, ListHistory, MakeClaim, PutSession, Revoke, Run, Runtime,
+    Settle,
 };
 
 pub use error::Error;
 pub use local::Local;
-pub use service::{Role, Service};
+pub use policy::Policy;
+pub use service::{Found, Page, Role, Service};
 
 /// What any client of the authority can ask, as one authenticated identity. Here and over the network alike.
 #[async_trait]
@@ -39,6 +44,12 @@ pub trait Authority: Send + Sync {
     async fn claim(&self, id: &str, claim: MakeClaim) -> Result<Claim, Error>;
     /// Says what came of a claim.
     async fn settle(&self, id: &str, settle: Settle) -> Result<Approval, Error>;
+    /// Lists approvals that have ended, the last one to end first.
+    async fn history(&self, query: ListHistory) -> Result<ApprovalPage, Error>;
+    /// Takes an allow back before it is claimed.
+    async fn revoke(&self, id: &str, revoke: Revoke) -> Result<Approval, Error>;
+    /// Says who owns a session.
+    async fn put_session(&self, key: &str, session: PutSession) -> Result<(), Error>;
     /// Calls a request off.
     async fn cancel(&self, id: &str, cancel: Cancel) -> Result<Approval, Error>;
 
@@ -46,6 +57,12 @@ pub trait Authority: Send + Sync {
     async fn start_runtime(&self) -> Result<Runtime, Error>;
     /// Keeps an epoch alive.
     async fn renew_runtime(&self, epoch: &str) -> Result<Runtime, Error>;
+
+    /// Ends an epoch of this process: what still waits on it is called off.
+    async fn end_runtime(&self, epoch: &str) -> Result<(), Error>;
+    /// Ends a run from outside, and calls off what it asked for: a stored run, or one that requests name as their
+    /// source. Answers how many requests were called off.
+    async fn abort_run(&self, id: &str) -> Result<u32, Error>;
 
     /// Creates a run.
     async fn create_run(&self, run: CreateRun) -> Result<Run, Error>;
@@ -57,6 +74,19 @@ pub trait Authority: Send + Sync {
     async fn append(&self, id: &str, append: AppendEvents) -> Result<Appended, Error>;
     /// Reads a run's journal after `after`.
     async fn journal(&self, id: &str, after: u64) -> Result<JournalPage, Error>;
+}
+
+/// What a protocol adds to a request that its caller could not say over HTTP.
+#[derive(Clone, Debug, Default)]
+pub struct Protocol {
+    /// The id that the caller chose.
+    pub id: Option<ApprovalId>,
+    /// The program that the caller says it is.
+    pub client: Option<String>,
+    /// The request as clients of the WebSocket protocol are shown it: JSON, sanitised.
+    pub v4_request: Option<String>,
+    /// Whether the caller keeps standing grants itself, so that `allow-always` means something.
+    pub keeps_grants: bool,
 }
 
 /// The answer to a request for permission.

@@ -5,23 +5,25 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use holdgate_core::approval::{Outcome, TerminalReason};
+use holdgate_core::audience::{SessionEdges, session_key};
 use holdgate_core::limits::{
     APPEND_APPROVALS, APPEND_EVENTS, EVENT_BYTES, EVENTS_PAGE, IDEMPOTENCY_KEY_CHARS, RUNTIME_LEASE_MS,
     WAIT_MS,
 };
 use holdgate_core::run::{RunCommand, RunState};
-use holdgate_core::{Canonical, Command, Digest, Fence, Principal, RunId};
+use holdgate_core::{Canonical, Command, Digest, Fence, Principal, Refusal, RunId};
 use holdgate_store::{Append, IdempotencyKey, JournalEntry, mint};
 use holdgate_wire::request::SettledOutcome;
 use holdgate_wire::{
     AppendEvents, Appended, Approval, ApprovalPage, Cancel, Claim, Code, CreateApproval, CreateRun, Decide,
-    Decided, JournalPage, LeaseRun, ListApprovals, MakeClaim, Run, RunBinding, Runtime, Settle,
+    Decided, JournalPage, LeaseRun, ListApprovals, ListHistory, MakeClaim, PutSession, Revoke, Run,
+    RunBinding, Runtime, Settle,
 };
 
 use crate::convert::{self, invalid};
 use crate::error::Error;
-use crate::service::{Found, Service};
-use crate::{Authority, Created};
+use crate::service::{Found, Page, Service, refused};
+use crate::{Authority, Created, Protocol};
 
 /// The authority over this process's own store, as one authenticated identity.
 #[derive(Clone)]
@@ -37,13 +39,13 @@ impl Local {
     }
 
     fn view(&self, approval: &holdgate_core::Approval) -> Approval {
-        Approval::of(approval, &self.principal, self.service.url())
+        Approval::of(approval, &self.principal, self.service.links())
     }
 
     fn view_found(&self, found: &Found) -> Approval {
         match found {
             Found::Sound(approval) => self.view(approval),
-            Found::Corrupt(id) => Approval::corrupt(id.as_str(), self.service.url()),
+            Found::Corrupt(id) => Approval::corrupt(id.as_str(), self.service.links()),
         }
     }
 
@@ -51,8 +53,37 @@ impl Local {
         self.service.apply(&convert::approval_id(id)?, command, &self.principal).await
     }
 
-    fn prepare(&self, request: CreateApproval) -> Result<convert::Prepared, Error> {
-        convert::prepare(request, self.service.own_epoch().as_ref())
+    fn prepare(&self, request: CreateApproval, protocol: Protocol) -> Result<convert::Prepared, Error> {
+        let own_epoch = self.service.own_epoch();
+        convert::prepare(request, protocol, own_epoch.as_ref(), &self.service.policy(), &self.principal)
+    }
+
+    /// The service that answers.
+    pub fn service(&self) -> &Arc<Service> {
+        &self.service
+    }
+
+    /// Who speaks.
+    pub fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
+    /// Asks for permission in another protocol's words. Answers the record itself, and whether this call made it.
+    ///
+    /// # Errors
+    /// What is wrong with the request; `id_taken` for an id that was used before.
+    pub async fn request(
+        &self,
+        request: CreateApproval,
+        protocol: Protocol,
+    ) -> Result<(holdgate_core::Approval, bool), Error> {
+        self.service.open(self.prepare(request, protocol)?, None, &self.principal).await
+    }
+
+    fn page(&self, page: Page) -> ApprovalPage {
+        let (found, next) = page;
+        let next_cursor = next.map(|(at, id)| convert::cursor(at.as_ms(), id.as_str()));
+        ApprovalPage { items: found.iter().map(|found| self.view_found(found)).collect(), next_cursor }
     }
 }
 
@@ -60,13 +91,18 @@ impl Local {
 impl Authority for Local {
     async fn create(&self, request: CreateApproval, key: Option<&str>) -> Result<Created, Error> {
         let key = key.map(|key| idempotency_key(key, &request)).transpose()?;
-        let prepared = self.prepare(request)?;
+        let prepared = self.prepare(request, Protocol::default())?;
         let (approval, is_new) = self.service.open(prepared, key, &self.principal).await?;
         Ok(Created { approval: self.view(&approval), is_new })
     }
 
     async fn get(&self, id: &str) -> Result<Approval, Error> {
-        let found = self.service.find(&convert::approval_id(id)?, &self.principal).await?;
+        let id = convert::approval_id(id)?;
+        let found = self.service.find(id.as_str(), &self.principal).await?;
+        // A reference is for callbacks that have no room; a page or a script has the id.
+        if *found.id() != id {
+            return Err(refused(&Refusal::NotFound));
+        }
         Ok(self.view_found(&found))
     }
 
@@ -78,9 +114,7 @@ impl Authority for Local {
     }
 
     async fn list(&self, query: ListApprovals) -> Result<ApprovalPage, Error> {
-        let (found, next) = self.service.list(convert::filter(query)?, &self.principal).await?;
-        let next_cursor = next.map(|(at, id)| convert::cursor(at.as_ms(), id.as_str()));
-        Ok(ApprovalPage { items: found.iter().map(|found| self.view_found(found)).collect(), next_cursor })
+        Ok(self.page(self.service.list(convert::filter(query)?, &self.principal).await?))
     }
 
     async fn decide(&self, id: &str, decision: Decide) -> Result<Decided, Error> {
@@ -119,6 +153,39 @@ impl Authority for Local {
         Ok(self.view(&approval))
     }
 
+    async fn history(&self, query: ListHistory) -> Result<ApprovalPage, Error> {
+        Ok(self.page(self.service.history(convert::history_filter(query)?, &self.principal).await?))
+    }
+
+    async fn revoke(&self, id: &str, revoke: Revoke) -> Result<Approval, Error> {
+        let reason = convert::text("reason", revoke.reason)?;
+        let (approval, _) = self.apply(id, Command::Revoke { reason }).await?;
+        Ok(self.view(&approval))
+    }
+
+    async fn put_session(&self, key: &str, session: PutSession) -> Result<(), Error> {
+        let PutSession { agent, controller, requester, parent, spawned_by } = session;
+        let agent = convert::name("agent", agent)?;
+        let key = convert::name("key", session_key(key, agent.as_deref()))?
+            .ok_or_else(|| invalid("key", "a session's key is not empty"))?;
+        let edges = SessionEdges {
+            controller: convert::name("controller", controller)?,
+            requester: convert::name("requester", requester)?,
+            parent: convert::name("parent", parent)?,
+            spawned_by: convert::name("spawnedBy", spawned_by)?,
+        };
+        self.service.put_session(key, edges, &self.principal).await
+    }
+
+    async fn end_runtime(&self, epoch: &str) -> Result<(), Error> {
+        let epoch = convert::at("epoch", epoch.parse())?;
+        self.service.end_runtime(&epoch, &self.principal).await.map(drop)
+    }
+
+    async fn abort_run(&self, id: &str) -> Result<u32, Error> {
+        self.service.abort_run(&run_id(id)?, &self.principal).await
+    }
+
     async fn start_runtime(&self) -> Result<Runtime, Error> {
         let epoch = self.service.start_runtime(&self.principal).await?;
         Ok(Runtime { epoch: epoch.to_string(), lease_ms: RUNTIME_LEASE_MS })
@@ -126,7 +193,7 @@ impl Authority for Local {
 
     async fn renew_runtime(&self, epoch: &str) -> Result<Runtime, Error> {
         let epoch = convert::at("epoch", epoch.parse())?;
-        let epoch = self.service.renew_runtime(&epoch, &self.principal.id).await?;
+        let epoch = self.service.renew_runtime(&epoch, &self.principal).await?;
         Ok(Runtime { epoch: epoch.to_string(), lease_ms: RUNTIME_LEASE_MS })
     }
 
@@ -198,7 +265,7 @@ impl Local {
                     "it is not the run and fence of this append",
                 ));
             }
-            let draft = self.prepare(request)?.draft;
+            let draft = self.prepare(request, Protocol::default())?.draft;
             if opens.iter().any(|other: &holdgate_core::approval::Draft| other.action == draft.action) {
                 return Err(invalid(
                     &format!("approvals[{at}]"),

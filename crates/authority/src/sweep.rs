@@ -2,10 +2,11 @@
 //!
 //! Only a wake-up: reads and commits judge deadlines and leases by themselves.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use holdgate_core::limits::RUNTIME_LEASE_MS;
+use holdgate_core::limits::{RETENTION_MS, RUNTIME_LEASE_MS};
 use holdgate_core::{EpochId, Principal, Refusal, Time};
 use holdgate_store::{Answer, Op, Outcome, Runtime, RuntimeKind, Store, StoreError, mint};
 
@@ -16,6 +17,8 @@ use crate::service::{Service, commit};
 const BATCH: u32 = 256;
 /// The longest sleep between two looks, in case the next instant moved without notice.
 const LONGEST: Duration = Duration::from_secs(1);
+/// How often it is looked for records that were kept for long enough, in milliseconds.
+const PRUNE_MS: i64 = 10 * 60 * 1_000;
 
 impl Service {
     /// Sweeps until it is dropped or aborted.
@@ -35,7 +38,22 @@ impl Service {
         if let Some(own) = self.own() {
             own.keep(&**self.store()).await;
         }
+        self.prune().await?;
         self.sweep().await
+    }
+
+    /// Removes what has been kept for long enough, a little at a time.
+    async fn prune(&self) -> Result<(), StoreError> {
+        let store = self.store();
+        let before = store.now().plus_ms(-RETENTION_MS);
+        if store.now().as_ms() < self.next_prune_ms.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let outcome = store.execute(Op::Prune { before, limit: BATCH }).await?;
+        if !matches!(outcome, Outcome::Committed(Answer::Touched(BATCH))) {
+            self.next_prune_ms.store(store.now().plus_ms(PRUNE_MS).as_ms(), Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     async fn sweep(&self) -> Result<Duration, StoreError> {
@@ -45,7 +63,7 @@ impl Service {
         };
         if due.reached_at(store.now()) {
             let outcome = store.execute(Op::Sweep { limit: BATCH }).await?;
-            if matches!(outcome, Outcome::Committed(Answer::Swept(count)) if count > 0) {
+            if matches!(outcome, Outcome::Committed(Answer::Touched(count)) if count > 0) {
                 return Ok(Duration::ZERO);
             }
             return Ok(LONGEST);
@@ -92,7 +110,7 @@ impl OwnEpoch {
     }
 
     async fn next(&self, store: &dyn Store, epoch: &EpochId) -> Result<Runtime, Error> {
-        let renew = Op::RenewRuntime { epoch: epoch.clone(), by: Principal::authority().id };
+        let renew = Op::RenewRuntime { epoch: epoch.clone(), by: (&Principal::authority()).into() };
         match store.execute(renew).await? {
             Outcome::Refused(Refusal::EpochLapsed, _) => {
                 let next = start(store, &self.instance).await?;
@@ -114,7 +132,7 @@ impl OwnEpoch {
 
 async fn start(store: &dyn Store, instance: &str) -> Result<Runtime, Error> {
     let kind = RuntimeKind::Gateway { instance: instance.to_owned() };
-    let start = Op::StartRuntime { epoch: mint::epoch(), kind, by: Principal::authority().id };
+    let start = Op::StartRuntime { epoch: mint::epoch(), kind, by: (&Principal::authority()).into() };
     commit(store.execute(start).await?, runtime)
 }
 
@@ -143,9 +161,9 @@ mod tests {
         let clock = ManualClock::at(START);
         let options = OpenOptions { path: dir.join("holdgate.db"), clock: clock.clone() };
         let store = SqliteStore::open(options).unwrap();
-        let principal =
-            Principal { id: "agent".parse().unwrap(), kind: PrincipalKind::Agent, label: "agent".to_owned() };
-        let put = Op::PutCredential { hash: Digest::of(b"token"), principal: principal.clone() };
+        let principal = Principal::new("agent".parse().unwrap(), PrincipalKind::Agent, "agent");
+        let put =
+            Op::PutCredential { hash: Digest::of(b"token"), principal: principal.clone(), recovers: false };
         store.execute(put).await.unwrap();
         let role = Role::Gateway { instance: "default".to_owned(), url: "http://127.0.0.1:1".to_owned() };
         let service = Service::start(store, role).await.unwrap();

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use holdgate_core::ApprovalId;
+use holdgate_store::Notice;
 use tokio::sync::{Notify, broadcast};
 
 type Listeners = Mutex<HashMap<ApprovalId, Weak<Notify>>>;
@@ -22,17 +23,20 @@ pub(crate) struct Listener {
 }
 
 impl Waiters {
-    pub(crate) fn new(mut changes: broadcast::Receiver<ApprovalId>) -> Self {
+    pub(crate) fn new(mut notices: broadcast::Receiver<Notice>) -> Self {
         let listeners = Arc::new(Listeners::default());
         let weak = Arc::downgrade(&listeners);
         tokio::spawn(async move {
             loop {
-                let heard = changes.recv().await;
+                let heard = notices.recv().await;
                 let Some(listeners) = weak.upgrade() else {
                     return;
                 };
                 match heard {
-                    Ok(id) => wake(lock(&listeners).get(&id)),
+                    Ok(Notice::Changed(committed)) => wake(lock(&listeners).get(&committed.approval.id)),
+                    Ok(Notice::Corrupt(id)) => wake(lock(&listeners).get(&id)),
+                    // Who waits may not be who may wait any more.
+                    Ok(Notice::Identity(_)) => lock(&listeners).values().for_each(|n| wake(Some(n))),
                     // Hints were lost: everybody looks.
                     Err(broadcast::error::RecvError::Lagged(_)) => {
                         lock(&listeners).values().for_each(|n| wake(Some(n)))

@@ -58,6 +58,14 @@ pub fn session_key(key: &str, agent: Option<&str>) -> Option<String> {
     })
 }
 
+/// What people call a session: its key without the agent that it names.
+pub fn session_label(key: &str) -> &str {
+    match agent_of(key) {
+        Some(agent) => &key["agent:".len() + agent.len() + 1..],
+        None => key,
+    }
+}
+
 /// The agent that a key of the form `agent:NAME:REST` names.
 fn agent_of(key: &str) -> Option<&str> {
     let (agent, rest) = key.strip_prefix("agent:")?.split_once(':')?;
@@ -177,8 +185,9 @@ mod tests {
 
     #[test]
     fn a_chain_of_70_stops_at_64() {
-        let registry =
-            (0..70).map(|n| (format!("agent:a:session-{n}"), child_of(&format!("session-{}", n + 1)))).collect();
+        let registry = (0..70)
+            .map(|n| (format!("agent:a:session-{n}"), child_of(&format!("session-{}", n + 1))))
+            .collect();
         let found = walk("session-0", Some("a"), &registry);
         assert_eq!(found.len(), 64);
         assert_eq!(found.last().unwrap(), "agent:a:session-63");
@@ -186,7 +195,8 @@ mod tests {
 
     #[test]
     fn a_failed_look_up_leaves_the_source_alone() {
-        let fails_above = |key: &str| if key == "agent:a:child" { Ok(Some(child_of("root"))) } else { Err(()) };
+        let fails_above =
+            |key: &str| if key == "agent:a:child" { Ok(Some(child_of("root"))) } else { Err(()) };
         assert_eq!(audience("child", Some("a"), fails_above), ["agent:a:child"]);
         assert_eq!(audience("child", Some("a"), |_: &str| Err(())), ["agent:a:child"]);
     }

@@ -10,9 +10,7 @@ mod runs;
 use std::sync::Arc;
 
 use holdgate_core::approval::{Bound, Status, TerminalReason};
-use holdgate_core::{
-    Access, Actor, Approval, ApprovalId, Change, Event, Principal, Refusal, Time, access,
-};
+use holdgate_core::{Access, Actor, Approval, ApprovalId, Change, Event, Principal, Refusal, Time, access};
 
 use crate::ledger::Ledger;
 use crate::{Answer, By, Committed, Notice, Op, Outcome, Stored};
@@ -94,7 +92,7 @@ impl<L: Ledger> Transaction<'_, L> {
     fn current(&mut self, id: &ApprovalId, by: &Principal) -> Step<(Approval, Bound), L::Error> {
         let approval = match self.ledger.approval(id)? {
             None => return Ok(Err(Refusal::NotFound.into())),
-            Some(Stored::Corrupt { .. }) if by.is_admin() => {
+            Some(Stored::Corrupt { .. }) if by.may_review() => {
                 return Ok(Err(Refusal::StorageCorrupt.into()));
             }
             Some(Stored::Corrupt { .. }) => return Ok(Err(Refusal::NotFound.into())),

@@ -1,10 +1,11 @@
 //! What callers are told of an approval.
 
-use holdgate_core::action::reference;
-use holdgate_core::approval::{self as domain, Actor, Outcome, Status, TerminalReason};
+use holdgate_core::access::{Access, access};
+use holdgate_core::approval::{self as domain, Outcome, Status, TerminalReason};
+use holdgate_core::audience::session_label;
 use holdgate_core::presentation::{Fact, Presentation, visible};
 use holdgate_core::requirement::Decision;
-use holdgate_core::{Kind, Principal};
+use holdgate_core::{Actor, Kind, Principal};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -69,6 +70,9 @@ pub struct Approval {
     /// Who ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolver: Option<Identity>,
+    /// That its allow was taken back before it was claimed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revocation: Option<Revocation>,
     /// The claim that spent its allow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claim>,
@@ -80,7 +84,7 @@ pub struct Approval {
 /// An identity as records name it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Identity {
-    /// `administrator`, `agent` or `authority`.
+    /// `administrator`, `device`, `agent`, `runtime` or `authority`.
     pub kind: String,
     /// What reviewers call it.
     pub label: String,
@@ -122,13 +126,36 @@ pub struct FactView {
 pub struct Requirement {
     /// How many distinct people must allow.
     pub approvals: u32,
-    /// Whether the requester may be one of them.
+    /// How many distinct people must deny to end it.
+    #[serde(default = "one")]
+    pub denials: u32,
+    /// Whether the person who asked may be one of them.
     pub requester_may_decide: bool,
     /// Whether an answer must say why.
     pub reason_required: bool,
     /// The answers that are offered.
     #[schema(value_type = Vec<String>)]
     pub allowed_decisions: Vec<Decision>,
+    /// Who may decide: somebody on every one of these lists. Empty when the gateway's usual rules say who.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reviewers: Vec<Vec<String>>,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+/// That an allow was taken back. The answer stays what it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Revocation {
+    /// When, in Unix milliseconds.
+    pub at_ms: i64,
+    /// By whom.
+    pub by: Identity,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// One reviewer's answer.
@@ -154,9 +181,15 @@ pub struct Source {
     /// The agent's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The session's label.
+    /// The session: its key for who asked, its label for everybody else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
+    /// The session's id, which changes when the session is reset. Told to who asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// The run, as the requester calls it. Its end calls the request off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
     /// The task within the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<String>,
@@ -211,52 +244,94 @@ pub struct ApprovalPage {
     pub next_cursor: Option<String>,
 }
 
-/// The reviewer page of an approval, relative to the gateway.
-pub fn url_path(id: &str) -> String {
-    format!("/approve/{id}")
+/// Where this gateway's pages are: an origin, if one serves them, and the path that all of them begin with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Links {
+    origin: Option<String>,
+    base_path: String,
+}
+
+impl Links {
+    /// Pages that are served under `url`, like `https://approve.example.org/gate`.
+    pub fn under(url: &str) -> Self {
+        let url = url.trim_end_matches('/');
+        let after_scheme = url.find("://").map_or(0, |at| at + 3);
+        let path_at = url[after_scheme..].find('/').map_or(url.len(), |at| after_scheme + at);
+        Self { origin: Some(url[..path_at].to_owned()), base_path: url[path_at..].to_owned() }
+    }
+
+    /// The path that every page begins with: empty, or like `/gate`.
+    pub fn base_path(&self) -> &str {
+        &self.base_path
+    }
+
+    /// Everything up to the base path's end, if pages are served.
+    pub fn base(&self) -> Option<String> {
+        self.origin.as_ref().map(|origin| format!("{origin}{}", self.base_path))
+    }
+
+    /// The path of an approval's page.
+    pub fn path(&self, id: &str) -> String {
+        format!("{}/approve/{}", self.base_path, segment(id))
+    }
+
+    /// The address of an approval's page, if pages are served.
+    pub fn url(&self, id: &str) -> Option<String> {
+        self.origin.as_ref().map(|origin| format!("{origin}{}", self.path(id)))
+    }
+}
+
+/// A text as one segment of a path, percent-encoded as ECMAScript's `encodeURIComponent` does it.
+pub fn segment(text: &str) -> String {
+    use std::fmt::Write as _;
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.!~*'()".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            // Writing to a string does not fail.
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
 }
 
 impl Approval {
-    /// What `reader` is told of `approval`. `base` is the gateway's own address, if one serves pages.
-    pub fn of(approval: &domain::Approval, reader: &Principal, base: Option<&str>) -> Self {
+    /// What `reader` is told of `approval`.
+    pub fn of(approval: &domain::Approval, reader: &Principal, links: &Links) -> Self {
         let end = approval.end();
-        let url_path = url_path(approval.id.as_str());
         let content =
             approval.content_for(reader).and_then(|c| RawValue::from_string(c.as_str().to_owned()).ok());
         Self {
             id: approval.id.to_string(),
-            reference: reference(approval.kind, &approval.id),
+            reference: approval.reference(),
             kind: approval.kind,
             status: approval.status(),
             boundary: visible(&approval.boundary),
             digest: approval.digest.to_hex(),
-            url: base.map(|base| format!("{base}{url_path}")),
-            url_path,
+            url: links.url(approval.id.as_str()),
+            url_path: links.path(approval.id.as_str()),
             created_at_ms: approval.created_at.as_ms(),
             expires_at_ms: approval.expires_at.as_ms(),
             requester: (&approval.requester).into(),
             request_reason: safe(&approval.reason),
             presentation: (&approval.presentation).into(),
             content,
-            requirement: Requirement {
-                approvals: 1,
-                requester_may_decide: false,
-                reason_required: approval.requirement.reason_required,
-                allowed_decisions: approval.requirement.allowed_decisions.clone(),
-            },
+            requirement: (&approval.requirement).into(),
             votes: approval.votes.iter().map(Vote::from).collect(),
-            source: (&approval.source).into(),
+            source: Source::of(&approval.source, access(approval, reader)),
             decision: approval.decision(),
             terminal_reason: end.map(|end| end.reason),
             resolved_at_ms: end.map(|end| end.at.as_ms()),
             resolver: end.map(|end| (&end.by).into()),
+            revocation: approval.revocation().map(Revocation::from),
             claim: approval.claim().map(Claim::from),
             receipt: approval.claim().and_then(|claim| claim.receipt.as_ref()).map(Receipt::from),
         }
     }
 
     /// What is told of a record that does not decode: nothing but that it counts as denied.
-    pub fn corrupt(id: &str, base: Option<&str>) -> Self {
+    pub fn corrupt(id: &str, links: &Links) -> Self {
         let headline = "This record cannot be read; it counts as denied";
         let authority = Actor::from(&Principal::authority());
         Self {
@@ -266,8 +341,8 @@ impl Approval {
             status: Status::Denied,
             boundary: String::new(),
             digest: "0".repeat(64),
-            url_path: url_path(id),
-            url: base.map(|base| format!("{base}{}", url_path(id))),
+            url_path: links.path(id),
+            url: links.url(id),
             created_at_ms: 0,
             expires_at_ms: 0,
             requester: (&authority).into(),
@@ -283,9 +358,11 @@ impl Approval {
             content: None,
             requirement: Requirement {
                 approvals: 1,
+                denials: 1,
                 requester_may_decide: false,
                 reason_required: false,
                 allowed_decisions: vec![Decision::Deny],
+                reviewers: Vec::new(),
             },
             votes: Vec::new(),
             source: Source::default(),
@@ -293,6 +370,7 @@ impl Approval {
             terminal_reason: Some(TerminalReason::StorageCorrupt),
             resolved_at_ms: None,
             resolver: Some((&authority).into()),
+            revocation: None,
             claim: None,
             receipt: None,
         }
@@ -345,15 +423,41 @@ impl From<&domain::Vote> for Vote {
     }
 }
 
-impl From<&domain::Source> for Source {
-    fn from(source: &domain::Source) -> Self {
+impl Source {
+    fn of(source: &domain::Source, access: Access) -> Self {
+        let asked = access == Access::Request;
+        let label = |key: &Option<String>| key.as_deref().map(|key| visible(session_label(key)));
         Self {
             agent: safe(&source.agent),
-            session: safe(&source.session),
+            session: if asked { safe(&source.session) } else { label(&source.session) },
+            session_id: safe(&source.session_id).filter(|_| asked),
+            run_id: safe(&source.run_id),
             task_id: safe(&source.task_id),
             tool_call_id: safe(&source.tool_call_id),
             tool_name: safe(&source.tool_name),
         }
+    }
+}
+
+impl From<&holdgate_core::requirement::Requirement> for Requirement {
+    fn from(requirement: &holdgate_core::requirement::Requirement) -> Self {
+        let lists = requirement.reviewers.iter();
+        Self {
+            approvals: requirement.approvals,
+            denials: requirement.denials,
+            requester_may_decide: requirement.requester_may_decide,
+            reason_required: requirement.reason_required,
+            allowed_decisions: requirement.allowed_decisions.clone(),
+            reviewers: lists
+                .map(|list| list.reviewers().iter().map(|r| visible(&r.to_string())).collect())
+                .collect(),
+        }
+    }
+}
+
+impl From<&domain::Revocation> for Revocation {
+    fn from(revocation: &domain::Revocation) -> Self {
+        Self { at_ms: revocation.at.as_ms(), by: (&revocation.by).into(), reason: safe(&revocation.reason) }
     }
 }
 

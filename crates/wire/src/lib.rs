@@ -8,9 +8,10 @@ pub mod problem;
 pub mod request;
 pub mod run;
 
-pub use approval::{Approval, ApprovalPage, Claim, Decided};
+pub use approval::{Approval, ApprovalPage, Claim, Decided, Links};
 pub use problem::{Code, Problem};
 pub use request::{
-    Cancel, CreateApproval, Decide, ListApprovals, MakeClaim, RequirementRequest, RunBinding, Settle,
+    Cancel, CreateApproval, Decide, ListApprovals, ListHistory, MakeClaim, PutSession, RequirementRequest,
+    Revoke, RunBinding, Settle,
 };
 pub use run::{AppendEvents, Appended, CreateRun, JournalPage, LeaseRun, Run, Runtime};

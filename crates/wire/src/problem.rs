@@ -30,6 +30,8 @@ pub enum Code {
     Expired,
     /// It was cancelled.
     Cancelled,
+    /// This person has answered before.
+    AlreadyVoted,
     /// The request does not offer that decision.
     DecisionNotOffered,
     /// The answer must say why.
@@ -56,6 +58,14 @@ pub enum Code {
     JournalMoved,
     /// A run of that id exists.
     RunExists,
+    /// New requests and claims are stopped.
+    Frozen,
+    /// As many requests as may be are pending already.
+    TooManyPending,
+    /// The id is taken.
+    IdTaken,
+    /// The pairing code is not valid.
+    PairingCodeInvalid,
     /// The idempotency key came with another body.
     IdempotencyMismatch,
     /// The requirement asks for what cannot be honoured.
@@ -85,16 +95,23 @@ impl Code {
         match self {
             Code::InvalidRequest => 400,
             Code::Unauthenticated => 401,
-            Code::MissingScope | Code::NotAReviewer | Code::NotTheRequester | Code::ForbiddenOrigin => 403,
+            Code::MissingScope
+            | Code::NotAReviewer
+            | Code::NotTheRequester
+            | Code::PairingCodeInvalid
+            | Code::ForbiddenOrigin => 403,
             Code::NotFound => 404,
             Code::MethodNotAllowed => 405,
             Code::AlreadyDecided
             | Code::StaleDigest
             | Code::Expired
             | Code::Cancelled
+            | Code::AlreadyVoted
             | Code::NotAllowed
             | Code::AlreadyClaimed
             | Code::Revoked
+            | Code::Frozen
+            | Code::IdTaken
             | Code::NotClaimed
             | Code::AlreadySettled
             | Code::EpochLapsed
@@ -110,7 +127,7 @@ impl Code {
             | Code::ReasonRequired
             | Code::IdempotencyMismatch
             | Code::Unsupported => 422,
-            Code::RateLimited => 429,
+            Code::RateLimited | Code::TooManyPending => 429,
             Code::Unavailable | Code::Other => 503,
         }
     }
@@ -131,6 +148,13 @@ impl From<&Refusal> for Code {
             Refusal::AlreadyDecided => Code::AlreadyDecided,
             Refusal::Expired => Code::Expired,
             Refusal::Cancelled => Code::Cancelled,
+            Refusal::AlreadyVoted => Code::AlreadyVoted,
+            Refusal::Revoked => Code::Revoked,
+            Refusal::Frozen => Code::Frozen,
+            Refusal::TooManyPending { .. } => Code::TooManyPending,
+            Refusal::IdTaken => Code::IdTaken,
+            Refusal::NotAnAdministrator | Refusal::NotARequester => Code::MissingScope,
+            Refusal::PairingCodeInvalid => Code::PairingCodeInvalid,
             Refusal::DecisionNotOffered => Code::DecisionNotOffered,
             Refusal::ReasonRequired => Code::ReasonRequired,
             Refusal::NotAllowed => Code::NotAllowed,
@@ -148,6 +172,9 @@ impl From<&Refusal> for Code {
         }
     }
 }
+
+/// When to try again after too many requests were pending, in milliseconds.
+const RETRY_WHEN_FULL_MS: i64 = 5_000;
 
 /// An RFC 9457 body.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema, thiserror::Error)]
@@ -192,6 +219,8 @@ impl Problem {
     pub fn refused(refusal: &Refusal, approval: Option<Approval>) -> Self {
         let retry_after_ms = match refusal {
             Refusal::RunHeld { lapses_in_ms } => Some(*lapses_in_ms),
+            // Somebody has to answer something first.
+            Refusal::TooManyPending { .. } => Some(RETRY_WHEN_FULL_MS),
             _ => None,
         };
         Self {

@@ -59,7 +59,10 @@ pub struct RequirementRequest {
     /// How many distinct people must allow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approvals: Option<u32>,
-    /// Whether the requester may be one of them.
+    /// How many distinct people must deny to end it; no more than the gateway's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denials: Option<u32>,
+    /// Whether the person who asks may be one of them. An agent never is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requester_may_decide: Option<bool>,
     /// Whether an answer must say why.
@@ -69,7 +72,7 @@ pub struct RequirementRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<String>>)]
     pub allowed_decisions: Option<Vec<Decision>>,
-    /// Who may decide.
+    /// Who may decide: `person:NAME`, `group:NAME`, `device:ID`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reviewers: Option<Vec<String>>,
 }
@@ -131,6 +134,52 @@ pub struct Cancel {
     /// Why, for the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+/// Takes an allow back before it is claimed.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Revoke {
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Which approvals that have ended to list.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ListHistory {
+    /// Only of this kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Where the page begins: the last page's `nextCursor`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// How many, 1 to 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+
+/// Says who owns a session. Owners see the requests of what they own; they may decide no more for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PutSession {
+    /// The agent that the key belongs to, if the key itself does not name one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The session that steers it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controller: Option<String>,
+    /// The session that asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requester: Option<String>,
+    /// The session that it was made in. Followed only without a controller or requester.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    /// The same, as older runners say it. Followed only without a parent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spawned_by: Option<String>,
 }
 
 /// Which approvals to list.

@@ -196,7 +196,12 @@ impl<L: Ledger> Transaction<'_, L> {
         Ok(Ok(Outcome::Committed(Answer::Touched(touched))))
     }
 
-    pub(super) fn put_session(&mut self, key: &str, edges: &SessionEdges, by: &By) -> Step<Outcome, L::Error> {
+    pub(super) fn put_session(
+        &mut self,
+        key: &str,
+        edges: &SessionEdges,
+        by: &By,
+    ) -> Step<Outcome, L::Error> {
         let by = accept!(self.principal(by)?);
         if !by.may_request() {
             return Ok(Err(Refusal::NotARequester.into()));

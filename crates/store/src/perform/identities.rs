@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use holdgate_core::principal::PrincipalKind;
-use holdgate_core::{
-    Actor, AdministrationEvent, Digest, PersonId, Principal, PrincipalId, Refusal, Scopes,
-};
+use holdgate_core::{Actor, AdministrationEvent, Digest, PersonId, Principal, PrincipalId, Refusal, Scopes};
 
 use super::{DONE, Step, Transaction, accept};
 use crate::ledger::Ledger;
@@ -126,7 +124,8 @@ impl<L: Ledger> Transaction<'_, L> {
             scopes,
             ..Principal::new(device.id.clone(), PrincipalKind::Device, device.label.clone())
         };
-        let paired = AdministrationEvent::Paired { principal: device.id.to_string(), person: person.to_string() };
+        let paired =
+            AdministrationEvent::Paired { principal: device.id.to_string(), person: person.to_string() };
         self.ledger.put_principal(&principal, Some(device), self.now)?;
         self.issue(token, &device.id, DEVICE_CREDENTIALS)?;
         self.administered(&paired, &principal)?;
@@ -135,10 +134,7 @@ impl<L: Ledger> Transaction<'_, L> {
         Ok(Ok(Outcome::Committed(Answer::Principal(Box::new(principal)))))
     }
 
-    pub(super) fn put_groups(
-        &mut self,
-        groups: &BTreeMap<String, Vec<PersonId>>,
-    ) -> Step<Outcome, L::Error> {
+    pub(super) fn put_groups(&mut self, groups: &BTreeMap<String, Vec<PersonId>>) -> Step<Outcome, L::Error> {
         if !self.ledger.put_groups(groups)? {
             return Ok(Ok(Outcome::Duplicate(Answer::Done)));
         }
