@@ -4,6 +4,8 @@
 //! nothing asynchronous: time and ids come in with the call.
 
 pub mod access;
+#[cfg(test)]
+mod access_tests;
 pub mod action;
 pub mod approval;
 pub mod audience;

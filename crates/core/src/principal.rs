@@ -221,13 +221,9 @@ impl Actor {
         self.kind == PrincipalKind::Authority
     }
 
-    /// Whether both are the same voice: one person, on whichever device, or one identity that is nobody's.
+    /// Whether both are the same voice: one person, on whichever device, or one identity, whosever it was and is.
     pub fn is_same_voice(&self, other: &Actor) -> bool {
-        match (&self.person, &other.person) {
-            (Some(one), Some(two)) => one == two,
-            (None, None) => self.id == other.id,
-            (Some(_), None) | (None, Some(_)) => false,
-        }
+        self.id == other.id || (self.person.is_some() && self.person == other.person)
     }
 }
 
@@ -322,6 +318,14 @@ mod tests {
         assert!(Actor::from(&phone).is_same_voice(&Actor::from(&laptop)));
         let bob = Principal { person: Some("bob".parse().unwrap()), ..laptop };
         assert!(!Actor::from(&phone).is_same_voice(&Actor::from(&bob)));
-        assert!(!Actor::from(&of(PrincipalKind::Agent)).is_same_voice(&Actor::from(&phone)));
+        let agent = Principal { id: "a".parse().unwrap(), ..of(PrincipalKind::Agent) };
+        assert!(!Actor::from(&agent).is_same_voice(&Actor::from(&phone)));
+        let other = Principal { id: "b".parse().unwrap(), ..agent.clone() };
+        assert!(
+            !Actor::from(&agent).is_same_voice(&Actor::from(&other)),
+            "two who are nobody's are two voices"
+        );
+        let moved = Principal { person: phone.person.clone(), ..of(PrincipalKind::Device) };
+        assert!(Actor::from(&of(PrincipalKind::Device)).is_same_voice(&Actor::from(&moved)));
     }
 }

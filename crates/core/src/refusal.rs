@@ -25,7 +25,9 @@ pub enum Refusal {
     #[error("it was cancelled")]
     Cancelled,
     /// This person has answered before, and an answer is not taken back this way.
-    #[error("you have answered this request; an allow can become a deny while it is pending, nothing else changes")]
+    #[error(
+        "you have answered this request; an allow can become a deny while it is pending, nothing else changes"
+    )]
     AlreadyVoted,
     /// The answer is not among those the requirement offers.
     #[error("this request does not offer that decision")]

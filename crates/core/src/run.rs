@@ -269,7 +269,10 @@ mod tests {
         let held = run().apply(RunCommand::Lease, &owner(), at(0)).unwrap();
         let aborted = held.apply(RunCommand::Abort, &owner(), at(1)).unwrap();
         assert_eq!((aborted.state, aborted.held_until), (RunState::Aborted, None));
-        assert_eq!(aborted.apply(append(1, 0, RunState::Running), &owner(), at(1)), Err(Refusal::FenceLapsed));
+        assert_eq!(
+            aborted.apply(append(1, 0, RunState::Running), &owner(), at(1)),
+            Err(Refusal::FenceLapsed)
+        );
         assert_eq!(aborted.apply(RunCommand::Lease, &owner(), at(1)), Err(Refusal::RunEnded));
         assert_eq!(aborted.apply(RunCommand::Abort, &owner(), at(2)), Ok(aborted.clone()));
         let ended = held.apply(append(1, 0, RunState::Finished), &owner(), at(1)).unwrap();

@@ -1,8 +1,8 @@
 //! Commands and what they change: the state machine of an approval.
 
 use super::{
-    Access, Action, Actor, Approval, Binding, Claim, ClaimId, Decision, Digest, Draft, End, Event, Fence, Outcome,
-    Phase, Principal, Receipt, Refusal, Revocation, TerminalReason, Time, Use, Vote, access,
+    Access, Action, Actor, Approval, Binding, Claim, ClaimId, Decision, Digest, Draft, End, Event, Fence,
+    Outcome, Phase, Principal, Receipt, Refusal, Revocation, TerminalReason, Time, Use, Vote, access,
 };
 use crate::principal::PrincipalKind;
 
@@ -190,7 +190,7 @@ impl Approval {
     /// Whether `by` is somebody whose answer counts here. A runtime resolves what others asked; the person who asked
     /// only where the requirement lets them.
     fn may_vote(&self, decision: Decision, access: Access, by: &Principal) -> Result<(), Refusal> {
-        let is_own = self.requester.is_same_voice(&Actor::from(by)) || by.id == self.requester.id;
+        let is_own = self.requester.is_same_voice(&Actor::from(by));
         let is_person = matches!(by.kind, PrincipalKind::Administrator | PrincipalKind::Device);
         let may = match access {
             Access::Review => is_person && (!is_own || self.requirement.requester_may_decide),
@@ -209,6 +209,10 @@ impl Approval {
         match &self.phase {
             Phase::Pending => self.check_open(bound, vote.at)?,
             Phase::Allowed { decision: stands, .. } if *stands == decision => return Ok(self.unchanged()),
+            // Somebody's allow-always that added up to an allow-once is still the answer they gave.
+            Phase::Allowed { .. } if decision.is_allow() && self.has_said(&vote) => {
+                return Ok(self.unchanged());
+            }
             Phase::Denied(_) if decision == Decision::Deny => return Ok(self.unchanged()),
             Phase::Allowed { .. } | Phase::Denied(_) => return Err(Refusal::AlreadyDecided),
             Phase::Expired(_) => return Err(Refusal::Expired),
@@ -233,7 +237,7 @@ impl Approval {
         let voted = vec![Event::Voted { decision }];
         if denies.len() >= self.requirement.denials as usize {
             next.phase = Phase::Denied(end);
-        } else if allows.len() >= self.requirement.approvals as usize {
+        } else if allows.len() >= self.requirement.approvals.max(1) as usize {
             // What everybody allowed is what is allowed.
             let once = allows.iter().any(|given| given.decision == Decision::AllowOnce);
             let decision = if once { Decision::AllowOnce } else { Decision::AllowAlways };
@@ -242,6 +246,12 @@ impl Approval {
             return Ok(Change { approval: next, events: voted });
         }
         Ok(next.ended(voted))
+    }
+
+    fn has_said(&self, vote: &Vote) -> bool {
+        self.votes
+            .iter()
+            .any(|given| given.decision == vote.decision && given.voter.is_same_voice(&vote.voter))
     }
 
     /// Whether a pending request can still be answered.
@@ -293,16 +303,15 @@ impl Approval {
             Phase::Allowed { decision, end, spent: Use::Open } => {
                 let revocation = Revocation { at: now, by: Actor::from(by), reason };
                 let mut next = self.clone();
-                next.phase = Phase::Allowed {
-                    decision: *decision,
-                    end: end.clone(),
-                    spent: Use::Revoked(revocation),
-                };
+                next.phase =
+                    Phase::Allowed { decision: *decision, end: end.clone(), spent: Use::Revoked(revocation) };
                 Ok(Change { approval: next, events: vec![Event::Revoked] })
             }
             Phase::Allowed { spent: Use::Revoked(_), .. } => Ok(self.unchanged()),
             Phase::Allowed { spent: Use::Claimed(_), .. } => Err(Refusal::AlreadyClaimed),
-            Phase::Pending | Phase::Denied(_) | Phase::Expired(_) | Phase::Cancelled(_) => Err(Refusal::NotAllowed),
+            Phase::Pending | Phase::Denied(_) | Phase::Expired(_) | Phase::Cancelled(_) => {
+                Err(Refusal::NotAllowed)
+            }
         }
     }
 
@@ -328,7 +337,7 @@ impl Approval {
             return Err(Refusal::NotTheRequester);
         }
         match self.phase {
-            Phase::Pending if !of_authority && self.expires_at.reached_at(now) => Err(Refusal::Expired),
+            Phase::Pending if self.expires_at.reached_at(now) => Err(Refusal::Expired),
             Phase::Pending => {
                 let mut next = self.clone();
                 next.phase = Phase::Cancelled(End { at: now, by: Actor::from(by), reason });
@@ -362,6 +371,8 @@ impl Approval {
         let Phase::Allowed { decision, end, spent } = &self.phase else {
             return Err(Refusal::NotAllowed);
         };
+        // Only a stored run has holders to tell apart.
+        let fence = fence.filter(|_| matches!(self.binding, Binding::Checkpoint(_)));
         let claim = match spent {
             Use::Open => None,
             Use::Claimed(claim) => Some(claim),
