@@ -120,12 +120,7 @@ impl<L: Ledger> Transaction<'_, L> {
     }
 
     pub(super) fn apply(&mut self, id: &ApprovalId, command: Command, by: &By) -> Step<Outcome, L::Error> {
-        // What time alone decides, the authority says itself; it is in no table.
-        let by = if *by == By::from(&Principal::authority()) {
-            Principal::authority()
-        } else {
-            accept!(self.principal(by)?)
-        };
+        let by = accept!(self.principal(by)?);
         let (approval, bound) = accept!(self.current(id, &by)?);
         if matches!(command, Command::Claim { .. })
             && approval.claim().is_none()

@@ -70,10 +70,11 @@ impl<L: Ledger> Transaction<'_, L> {
         }
     }
 
-    /// Ends an identity. Nobody ends their own: whoever locks everybody out has to do it with the file.
+    /// Ends an identity. The home's own are not ended over the network: whoever locks everybody out has to do it with
+    /// the file.
     fn revoke(&mut self, id: &PrincipalId, by: &Principal) -> Step<Outcome, L::Error> {
         let principal = accept!(self.ledger.principal(id)?.ok_or(Refusal::NotFound));
-        if principal.kind == PrincipalKind::Administrator {
+        if principal.kind == PrincipalKind::Administrator && by.kind != PrincipalKind::Authority {
             return Ok(Err(Refusal::NotAnAdministrator.into()));
         }
         self.ledger.revoke_principal(id, self.now)?;

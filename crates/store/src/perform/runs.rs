@@ -17,11 +17,7 @@ impl<L: Ledger> Transaction<'_, L> {
         kind: RuntimeKind,
         by: &By,
     ) -> Step<Outcome, L::Error> {
-        let by = if matches!(kind, RuntimeKind::Gateway { .. }) {
-            Principal::authority()
-        } else {
-            accept!(self.principal(by)?)
-        };
+        let by = accept!(self.principal(by)?);
         if let Some(existing) = self.ledger.runtime(&epoch)? {
             // Asked again after a lost reply. An epoch never starts twice.
             let same =
