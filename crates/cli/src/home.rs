@@ -51,7 +51,7 @@ impl Identity {
             Identity::Operator => ("operator", PrincipalKind::Administrator),
             Identity::Agent => ("agent", PrincipalKind::Agent),
         };
-        Principal { id: name.parse().expect("a fixed name is a valid id"), kind, label: name.to_owned() }
+        Principal::new(name.parse().expect("a fixed name is a valid id"), kind, name)
     }
 }
 

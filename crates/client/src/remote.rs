@@ -7,9 +7,10 @@ use async_trait::async_trait;
 use holdgate_authority::{Authority, Created, Error};
 use holdgate_core::Refusal;
 use holdgate_core::limits::WAIT_MS;
+use holdgate_wire::run::Aborted;
 use holdgate_wire::{
     AppendEvents, Appended, Approval, ApprovalPage, Cancel, Claim, CreateApproval, CreateRun, Decide,
-    Decided, JournalPage, LeaseRun, ListApprovals, MakeClaim, Problem, Run, Runtime, Settle,
+    Decided, JournalPage, LeaseRun, ListApprovals, ListHistory, MakeClaim, PutSession, Revoke, Problem, Run, Runtime, Settle,
 };
 use reqwest::StatusCode;
 use serde::Deserialize;
@@ -106,6 +107,10 @@ fn named(id: &str) -> Result<&str, Error> {
     }
 }
 
+/// An answer that says no more than that it was done.
+#[derive(Deserialize)]
+struct Empty {}
+
 #[derive(Deserialize)]
 struct ClaimAnswer {
     claim: Claim,
@@ -180,6 +185,36 @@ impl Authority for Remote {
 
     async fn cancel(&self, id: &str, cancel: Cancel) -> Result<Approval, Error> {
         self.ask_of(id, &Call::post(&["v1", "approvals", named(id)?, "cancel"], &cancel)?).await
+    }
+
+    async fn history(&self, query: ListHistory) -> Result<ApprovalPage, Error> {
+        let call = Call::get(&["v1", "history"])
+            .query("kind", query.kind)
+            .query("cursor", query.cursor)
+            .query("limit", query.limit);
+        Ok(self.ask(&call).await?.1)
+    }
+
+    async fn revoke(&self, id: &str, revoke: Revoke) -> Result<Approval, Error> {
+        self.ask_of(id, &Call::post(&["v1", "approvals", named(id)?, "revoke"], &revoke)?).await
+    }
+
+    async fn put_session(&self, key: &str, session: PutSession) -> Result<(), Error> {
+        let path = ["v1", "sessions", named(key)?];
+        let (_, Empty {}) = self.ask(&Call::post(&path, &session)?).await?;
+        Ok(())
+    }
+
+    async fn end_runtime(&self, epoch: &str) -> Result<(), Error> {
+        let path = ["v1", "runtimes", named(epoch)?, "end"];
+        let (_, Empty {}) = self.ask(&Call::post(&path, &serde_json::Map::new())?).await?;
+        Ok(())
+    }
+
+    async fn abort_run(&self, id: &str) -> Result<u32, Error> {
+        let path = ["v1", "runs", named(id)?, "abort"];
+        let (_, aborted) = self.ask::<Aborted>(&Call::post(&path, &serde_json::Map::new())?).await?;
+        Ok(aborted.cancelled)
     }
 
     async fn start_runtime(&self) -> Result<Runtime, Error> {

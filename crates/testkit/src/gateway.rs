@@ -55,7 +55,7 @@ impl Persona {
             Persona::Agent | Persona::OtherAgent | Persona::Outsider => PrincipalKind::Agent,
         };
         let id = self.name().parse().expect("a persona's name is a valid id");
-        Principal { id, kind, label: self.name().to_owned() }
+        Principal::new(id, kind, self.name())
     }
 }
 
@@ -98,7 +98,7 @@ impl TestGateway {
         let store = SqliteStore::open(options).expect("the store opens");
         for persona in Persona::KNOWN {
             let hash = credential_hash(persona.name());
-            let op = Op::PutCredential { hash, principal: persona.principal() };
+            let op = Op::PutCredential { hash, principal: persona.principal(), recovers: false };
             store.execute(op).await.expect("a credential is stored");
         }
         let listener = TcpListener::bind(address.as_deref().unwrap_or("127.0.0.1:0")).await.expect("a port");

@@ -18,6 +18,13 @@ pub struct Runtime {
     pub lease_ms: i64,
 }
 
+/// What ending a run from outside did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Aborted {
+    /// How many of its requests were called off.
+    pub cancelled: u32,
+}
+
 /// Creates a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -38,7 +45,7 @@ pub struct Run {
     pub id: String,
     /// The agent that runs.
     pub agent: String,
-    /// `running`, `suspended`, `unknown`, `finished` or `failed`.
+    /// `running`, `suspended`, `unknown`, `finished`, `failed` or `aborted`.
     pub state: String,
     /// The current holder's number. In the answer to taking the run, the caller's own.
     pub fence: u64,

@@ -146,7 +146,7 @@ impl Scene {
         let clock = Arc::new(Hand(AtomicI64::new(0)));
         let path = home.path().join("holdgate.db");
         let store: Arc<dyn Store> = SqliteStore::open(OpenOptions { path, clock: clock.clone() }).unwrap();
-        let known = |id: &str, kind| Principal { id: id.parse().unwrap(), kind, label: id.to_owned() };
+        let known = |id: &str, kind| Principal::new(id.parse().unwrap(), kind, id);
         let (agent, reviewer) =
             (known("agent", PrincipalKind::Agent), known("Ada", PrincipalKind::Administrator));
         for principal in [agent.clone(), reviewer.clone()] {

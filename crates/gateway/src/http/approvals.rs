@@ -8,8 +8,8 @@ use axum::response::Response;
 use holdgate_authority::{Authority, Error};
 use holdgate_core::limits::WAIT_MS;
 use holdgate_wire::{
-    Approval, ApprovalPage, Cancel, Claim, Code, CreateApproval, Decide, Decided, ListApprovals, MakeClaim,
-    Problem, Settle,
+    Approval, ApprovalPage, Cancel, Claim, Code, CreateApproval, Decide, Decided, ListApprovals, ListHistory,
+    MakeClaim, Problem, Revoke, Settle,
 };
 use serde::Deserialize;
 
@@ -151,6 +151,27 @@ pub(super) async fn settle(
     Body(settle): Body<Settle>,
 ) -> Result<Response, HttpError> {
     Ok(json(StatusCode::OK, &caller.settle(&id, settle).await?))
+}
+
+/// Takes an allow back before it is claimed. The answer stays what it was.
+#[utoipa::path(post, path = "/v1/approvals/{id}/revoke", params(("id" = String, Path)), request_body = Revoke,
+    responses((status = 200, body = Approval), (status = "default", body = Problem)))]
+pub(super) async fn revoke(
+    Writer(caller): Writer,
+    Id(id): Id,
+    Body(revoke): Body<Revoke>,
+) -> Result<Response, HttpError> {
+    Ok(json(StatusCode::OK, &caller.revoke(&id, revoke).await?))
+}
+
+/// Lists approvals that have ended, the last one to end first.
+#[utoipa::path(get, path = "/v1/history", params(ListHistory),
+    responses((status = 200, body = ApprovalPage), (status = "default", body = Problem)))]
+pub(super) async fn history(
+    Reader(caller): Reader,
+    Params(query): Params<ListHistory>,
+) -> Result<Response, HttpError> {
+    Ok(json(StatusCode::OK, &caller.history(query).await?))
 }
 
 /// Calls a request off.

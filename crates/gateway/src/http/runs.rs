@@ -3,7 +3,10 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use holdgate_authority::Authority;
-use holdgate_wire::{AppendEvents, Appended, CreateRun, JournalPage, LeaseRun, Problem, Run, Runtime};
+use holdgate_wire::run::Aborted;
+use holdgate_wire::{
+    AppendEvents, Appended, CreateRun, JournalPage, LeaseRun, Problem, PutSession, Run, Runtime,
+};
 use serde::Deserialize;
 
 use super::body::Body;
@@ -22,6 +25,33 @@ pub(super) async fn start_runtime(Writer(caller): Writer) -> Result<Response, Ht
     responses((status = 200, body = Runtime), (status = "default", body = Problem)))]
 pub(super) async fn renew_runtime(Writer(caller): Writer, Id(epoch): Id) -> Result<Response, HttpError> {
     Ok(json(StatusCode::OK, &caller.renew_runtime(&epoch).await?))
+}
+
+/// Ends an epoch: what still waits on it is called off.
+#[utoipa::path(post, path = "/v1/runtimes/{epoch}/end", params(("epoch" = String, Path)),
+    responses((status = 200, body = Object), (status = "default", body = Problem)))]
+pub(super) async fn end_runtime(Writer(caller): Writer, Id(epoch): Id) -> Result<Response, HttpError> {
+    caller.end_runtime(&epoch).await?;
+    Ok(json(StatusCode::OK, &serde_json::Map::new()))
+}
+
+/// Ends a run from outside, and calls off what it asked for: a stored run, or one that requests name as their source.
+#[utoipa::path(post, path = "/v1/runs/{id}/abort", params(("id" = String, Path)),
+    responses((status = 200, body = Aborted), (status = "default", body = Problem)))]
+pub(super) async fn abort(Writer(caller): Writer, Id(id): Id) -> Result<Response, HttpError> {
+    Ok(json(StatusCode::OK, &Aborted { cancelled: caller.abort_run(&id).await? }))
+}
+
+/// Says who owns a session: its owners see in their own stream what it asks for.
+#[utoipa::path(post, path = "/v1/sessions/{key}", params(("key" = String, Path)), request_body = PutSession,
+    responses((status = 200, body = Object), (status = "default", body = Problem)))]
+pub(super) async fn put_session(
+    Writer(caller): Writer,
+    Id(key): Id,
+    Body(session): Body<PutSession>,
+) -> Result<Response, HttpError> {
+    caller.put_session(&key, session).await?;
+    Ok(json(StatusCode::OK, &serde_json::Map::new()))
 }
 
 /// Creates a run.

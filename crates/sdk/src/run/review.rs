@@ -131,6 +131,8 @@ impl Question {
             epoch: None,
             run: None,
             source: Some(Source {
+                run_id: None,
+                session_id: None,
                 agent: Some(agent.to_owned()),
                 session: None,
                 task_id: Some(TASK.to_owned()),

@@ -38,7 +38,7 @@ impl World {
         let service = Service::start(as_store, Role::Embedded).await.unwrap();
         let mut voices = Vec::new();
         for (name, kind) in [("agent", PrincipalKind::Agent), ("operator", PrincipalKind::Administrator)] {
-            let principal = Principal { id: name.parse().unwrap(), kind, label: name.to_owned() };
+            let principal = Principal::new(name.parse().unwrap(), kind, name);
             let hash = Digest::of(name.as_bytes());
             store.execute(Op::PutCredential { hash, principal: principal.clone() }).await.unwrap();
             voices.push(Arc::new(Local::new(service.clone(), principal)) as Arc<dyn Authority>);

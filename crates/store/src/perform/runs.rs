@@ -3,7 +3,7 @@
 use holdgate_core::approval::{Binding, Bound};
 use holdgate_core::limits::RUNTIME_LEASE_MS;
 use holdgate_core::run::{Run, RunCommand};
-use holdgate_core::{Approval, EpochId, Fence, Principal, Refusal, RunId};
+use holdgate_core::{Approval, EpochId, Fence, Refusal, RunId};
 
 use super::approvals::Opening;
 use super::{Step, Transaction, accept};
