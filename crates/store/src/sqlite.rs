@@ -11,12 +11,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use holdgate_core::{ApprovalId, Principal, Run, RunId, Time};
+use holdgate_core::{Kind, Principal, PrincipalId, Run, RunId, Time};
 use rusqlite::{Connection, InterruptHandle};
 use tokio::sync::{broadcast, oneshot};
 
 use crate::clock::{AuthorityClock, Clock};
-use crate::{Credential, Filter, JournalEntry, Op, Outcome, Seen, Store, StoreError};
+use crate::{
+    Administered, Credential, Filter, Freeze, HistoryFilter, Identity, JournalEntry, Notice, Op, Outcome,
+    Recorded, Seen, Store, StoreError,
+};
 
 #[cfg(test)]
 mod cost;
@@ -39,8 +42,8 @@ use read::Readers;
 use tokens::Tokens;
 use writer::{Shared, Writer};
 
-/// How many hints a slow listener may fall behind before it loses some.
-const HINTS: usize = 4_096;
+/// How many notices a slow listener may fall behind before it loses some.
+const NOTICES: usize = 4_096;
 
 /// How long a connection waits for another program that has the file locked, such as a backup.
 const BUSY: Duration = Duration::from_secs(5);
@@ -113,7 +116,7 @@ impl SqliteStore {
         let shared = Arc::new(Shared {
             queue: Queue::default(),
             clock: AuthorityClock::new(options.clock, last_committed),
-            changes: broadcast::Sender::new(HINTS),
+            notices: broadcast::Sender::new(NOTICES),
             tokens: Tokens::default(),
             batches: AtomicU64::new(0),
             ops: AtomicU64::new(0),
@@ -212,14 +215,28 @@ impl Store for SqliteStore {
         self.shared.clock.now()
     }
 
-    async fn approval(&self, id: &ApprovalId) -> Result<Option<Seen>, StoreError> {
-        let (id, shared) = (id.clone(), Arc::clone(&self.shared));
-        self.readers.read(move |conn| read::approval(conn, &id, shared.clock.now())).await
+    async fn approval(&self, locator: &str) -> Result<Option<Seen>, StoreError> {
+        let (locator, shared) = (locator.to_owned(), Arc::clone(&self.shared));
+        self.readers.read(move |conn| read::approval(conn, &locator, shared.clock.now())).await
     }
 
     async fn approvals(&self, filter: Filter) -> Result<Vec<Seen>, StoreError> {
         let shared = Arc::clone(&self.shared);
         self.readers.read(move |conn| read::approvals(conn, &filter, shared.clock.now())).await
+    }
+
+    async fn history(&self, filter: HistoryFilter) -> Result<Vec<Seen>, StoreError> {
+        let shared = Arc::clone(&self.shared);
+        self.readers.read(move |conn| read::history(conn, &filter, shared.clock.now())).await
+    }
+
+    async fn pending_of_session(&self, session_key: &str, limit: u32) -> Result<Vec<Seen>, StoreError> {
+        let (key, shared) = (session_key.to_owned(), Arc::clone(&self.shared));
+        self.readers.read(move |conn| read::pending_of_session(conn, &key, limit, shared.clock.now())).await
+    }
+
+    async fn events(&self, after: u64, limit: u32) -> Result<Vec<Recorded>, StoreError> {
+        self.readers.read(move |conn| read::events(conn, after, limit)).await
     }
 
     async fn next_due(&self) -> Result<Option<Time>, StoreError> {
@@ -253,8 +270,29 @@ impl Store for SqliteStore {
         }
     }
 
-    fn changes(&self) -> broadcast::Receiver<ApprovalId> {
-        self.shared.changes.subscribe()
+    async fn identity(&self, id: &PrincipalId) -> Result<Option<Identity>, StoreError> {
+        let id = id.clone();
+        self.readers.read(move |conn| read::identity(conn, &id)).await
+    }
+
+    async fn identities(&self) -> Result<Vec<Identity>, StoreError> {
+        self.readers.read(read::identities).await
+    }
+
+    async fn freezes(&self) -> Result<Vec<Freeze>, StoreError> {
+        self.readers.read(read::freezes).await
+    }
+
+    async fn administration(&self, after: u64, limit: u32) -> Result<Vec<Administered>, StoreError> {
+        self.readers.read(move |conn| read::administration(conn, after, limit)).await
+    }
+
+    async fn pending_counts(&self) -> Result<Vec<(Kind, u64)>, StoreError> {
+        self.readers.read(read::pending_counts).await
+    }
+
+    fn notices(&self) -> broadcast::Receiver<Notice> {
+        self.shared.notices.subscribe()
     }
 }
 
@@ -262,7 +300,7 @@ impl Store for SqliteStore {
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let conn = Connection::open(path)?;
     conn.busy_timeout(BUSY)?;
-    conn.set_prepared_statement_cache_capacity(64);
+    conn.set_prepared_statement_cache_capacity(128);
     // FULL: with NORMAL a power loss takes acknowledged decisions with it.
     conn.pragma_update(None, "synchronous", "full")?;
     conn.pragma_update(None, "foreign_keys", true)?;

@@ -2,31 +2,39 @@
 //!
 //! Owns no transaction: the writer begins and ends it.
 
+use std::collections::BTreeMap;
+
 use holdgate_core::action::Digest;
-use holdgate_core::approval::{Actor, Binding};
+use holdgate_core::approval::Binding;
+use holdgate_core::audience::SessionEdges;
 use holdgate_core::limits::{RUN_LEASE_MS, RUNTIME_LEASE_MS};
-use holdgate_core::{Approval, ApprovalId, EpochId, Event, Principal, PrincipalId, Run, RunId, Time};
+use holdgate_core::{
+    Actor, AdministrationEvent, Approval, ApprovalId, EpochId, Event, PersonId, Principal, PrincipalId, Run,
+    RunId, Scopes, Time,
+};
 use rusqlite::{Connection, Error, OptionalExtension as _, Params, Row, params};
 
 use super::{row, sql};
 use crate::ledger::Ledger;
-use crate::{Runtime, RuntimeKind, Stored};
+use crate::{Device, Notice, Runtime, RuntimeKind, Stored};
+
+mod identities;
 
 /// The rows behind a connection that is inside a transaction.
 pub(super) struct SqliteLedger<'c> {
     conn: &'c Connection,
-    /// The approvals that were changed, to tell others after the commit.
-    pub(super) changed: Vec<ApprovalId>,
+    /// What to tell others after the commit, in order.
+    pub(super) notices: Vec<Notice>,
     /// Whether a gateway's epoch was begun.
     pub(super) gateway_started: bool,
-    /// Whether a token was added or replaced.
-    pub(super) token_changed: bool,
+    /// Whether an identity, a credential or a group was changed.
+    pub(super) identities_changed: bool,
 }
 
 impl<'c> SqliteLedger<'c> {
     /// Reads and writes through `conn`.
     pub(super) fn new(conn: &'c Connection) -> Self {
-        Self { conn, changed: Vec::new(), gateway_started: false, token_changed: false }
+        Self { conn, notices: Vec::new(), gateway_started: false, identities_changed: false }
     }
 
     fn one<T>(
@@ -40,6 +48,25 @@ impl<'c> SqliteLedger<'c> {
 
     fn write(&self, statement: &str, params: impl Params) -> rusqlite::Result<usize> {
         self.conn.prepare_cached(statement)?.execute(params)
+    }
+
+    /// The ids that a statement selects, in its order. What cannot be called by a name is left out.
+    fn ids(&self, statement: &str, params: impl Params) -> rusqlite::Result<Vec<ApprovalId>> {
+        let mut statement = self.conn.prepare_cached(statement)?;
+        let mut rows = statement.query(params)?;
+        let mut ids = Vec::new();
+        while let Some(found) = rows.next()? {
+            match found.get::<_, String>(0)?.parse() {
+                Ok(id) => ids.push(id),
+                Err(why) => tracing::error!(%why, "an approval without a readable id is left out"),
+            }
+        }
+        Ok(ids)
+    }
+
+    fn tally(&self, of: &str, name: &str) -> rusqlite::Result<u32> {
+        let pending: Option<i64> = self.one(sql::TALLY, [of, name], |row| row.get(0))?;
+        Ok(u32::try_from(pending.unwrap_or(0).max(0)).unwrap_or(u32::MAX))
     }
 
     /// Writes exactly one row.
@@ -76,37 +103,70 @@ impl Ledger for SqliteLedger<'_> {
         self.one(sql::IDEMPOTENCY, [by.as_str(), key], row::idempotency)
     }
 
+    fn is_taken(&mut self, text: &str) -> Result<bool, Error> {
+        self.conn.prepare_cached(sql::IS_TAKEN)?.query_row([text], |row| row.get(0))
+    }
+
+    fn pending_of(&mut self, requester: &PrincipalId) -> Result<u32, Error> {
+        self.tally("requester", requester.as_str())
+    }
+
+    fn pending_in(&mut self, session_key: &str) -> Result<u32, Error> {
+        self.tally("session", session_key)
+    }
+
+    fn is_frozen(&mut self, agent: &PrincipalId) -> Result<bool, Error> {
+        self.conn.prepare_cached(sql::IS_FROZEN)?.query_row([agent.as_str()], |row| row.get(0))
+    }
+
+    fn session(&mut self, key: &str) -> Result<Option<(SessionEdges, PrincipalId)>, Error> {
+        match self.one(sql::SESSION, [key], row::session) {
+            Err(Error::FromSqlConversionFailure(_, _, why)) => {
+                tracing::error!(%why, "a session that does not decode counts as owned by nobody");
+                Ok(None)
+            }
+            found => found,
+        }
+    }
+
+    fn pending_of_run(
+        &mut self,
+        run: &str,
+        requester: Option<&PrincipalId>,
+        limit: u32,
+    ) -> Result<Vec<ApprovalId>, Error> {
+        self.ids(sql::PENDING_OF_RUN, params![run, requester.map(PrincipalId::as_str), limit])
+    }
+
+    fn outlived(&mut self, before: Time, limit: u32) -> Result<Vec<ApprovalId>, Error> {
+        self.ids(sql::OUTLIVED, params![before.as_ms(), limit])
+    }
+
     fn due(&mut self, now: Time, limit: u32) -> Result<Vec<ApprovalId>, Error> {
         let mut due: Vec<ApprovalId> = Vec::new();
-        for statement in [sql::DUE_BY_DEADLINE, sql::DUE_BY_EPOCH, sql::DUE_BY_CLAIM] {
+        for statement in [sql::DUE_BY_DEADLINE, sql::DUE_BY_EPOCH, sql::DUE_BY_RUN, sql::DUE_BY_CLAIM] {
             let left = limit.saturating_sub(u32::try_from(due.len()).unwrap_or(u32::MAX));
-            let mut statement = self.conn.prepare_cached(statement)?;
-            let mut rows = statement.query(params![now.as_ms(), left])?;
-            while let Some(found) = rows.next()? {
-                let text: String = found.get(0)?;
-                match text.parse() {
-                    // Past its deadline and without its epoch: found twice, due once.
-                    Ok(id) if due.contains(&id) => {}
-                    Ok(id) => due.push(id),
-                    Err(why) => {
-                        tracing::error!(%why, "an approval without a readable id is left out")
-                    }
+            for id in self.ids(statement, params![now.as_ms(), left])? {
+                // Past its deadline and without its epoch: found twice, due once.
+                if !due.contains(&id) {
+                    due.push(id);
                 }
             }
         }
         Ok(due)
     }
 
-    fn insert_approval(&mut self, approval: &Approval, _at: Time) -> Result<(), Error> {
+    fn insert_approval(&mut self, approval: &Approval, at: Time) -> Result<(), Error> {
         let (epoch, run) = match &approval.binding {
             Binding::Runtime(epoch) => (Some(epoch.as_str()), None),
             Binding::Checkpoint(run) => (None, Some(run.as_str())),
         };
-        let source = &approval.source;
+        let (source, requester) = (&approval.source, &approval.requester);
         self.write_one(
             sql::INSERT_APPROVAL,
             params![
                 approval.id.as_str(),
+                approval.reference(),
                 approval.kind.as_str(),
                 approval.boundary,
                 approval.digest.to_hex(),
@@ -115,25 +175,30 @@ impl Ledger for SqliteLedger<'_> {
                 approval.reason,
                 source.agent,
                 source.session,
+                source.session_id,
+                source.run_id,
                 source.task_id,
                 source.tool_call_id,
                 source.tool_name,
-                approval.requester.id.as_str(),
-                approval.requester.kind.as_str(),
-                approval.requester.label,
+                requester.id.as_str(),
+                requester.kind.as_str(),
+                requester.label,
+                person(requester),
+                approval.client,
+                json(&approval.audience)?,
+                approval.v4_request,
                 epoch,
                 run,
                 json(&approval.requirement)?,
                 approval.created_at.as_ms(),
                 approval.expires_at.as_ms(),
+                at.as_ms(),
             ],
-        )?;
-        self.changed.push(approval.id.clone());
-        Ok(())
+        )
     }
 
-    fn update_approval(&mut self, approval: &Approval, _at: Time) -> Result<(), Error> {
-        let (end, claim) = (approval.end(), approval.claim());
+    fn update_approval(&mut self, approval: &Approval, at: Time) -> Result<(), Error> {
+        let (end, claim, revocation) = (approval.end(), approval.claim(), approval.revocation());
         let receipt = claim.and_then(|claim| claim.receipt.as_ref());
         self.write_one(
             sql::UPDATE_APPROVAL,
@@ -146,42 +211,78 @@ impl Ledger for SqliteLedger<'_> {
                 end.map(|end| end.by.id.as_str()),
                 end.map(|end| end.by.kind.as_str()),
                 end.map(|end| end.by.label.as_str()),
+                end.and_then(|end| person(&end.by)),
                 claim.map(|claim| claim.id.as_str()),
                 claim.map(|claim| claim.at.as_ms()),
                 claim.and_then(|claim| claim.fence).map(|fence| integer(fence.0)).transpose()?,
                 receipt.map(|receipt| receipt.outcome.as_str()),
                 receipt.and_then(|receipt| receipt.detail.as_deref()),
                 receipt.map(|receipt| receipt.at.as_ms()),
+                revocation.map(|revocation| revocation.at.as_ms()),
+                revocation.map(|revocation| revocation.by.id.as_str()),
+                revocation.map(|revocation| revocation.by.kind.as_str()),
+                revocation.map(|revocation| revocation.by.label.as_str()),
+                revocation.and_then(|revocation| person(&revocation.by)),
+                revocation.and_then(|revocation| revocation.reason.as_deref()),
+                at.as_ms(),
             ],
         )?;
         for (position, vote) in (0i64..).zip(&approval.votes) {
-            let Actor { id, kind, label } = &vote.voter;
             let values = params![
                 approval.id.as_str(),
                 position,
                 vote.decision.as_str(),
-                id.as_str(),
-                kind.as_str(),
-                label,
+                vote.voter.id.as_str(),
+                vote.voter.kind.as_str(),
+                vote.voter.label,
+                person(&vote.voter),
                 vote.at.as_ms(),
                 vote.reason,
             ];
-            self.write_one(sql::PUT_VOTE, values)?;
+            // One that stands already is not written again.
+            self.write(sql::PUT_VOTE, values)?;
         }
-        self.changed.push(approval.id.clone());
         Ok(())
     }
 
     fn set_aside(&mut self, id: &ApprovalId, at: Time) -> Result<(), Error> {
-        self.write_one(sql::SET_ASIDE, params![id.as_str(), at.as_ms()])?;
-        self.changed.push(id.clone());
-        Ok(())
+        self.write_one(sql::SET_ASIDE, params![id.as_str(), at.as_ms()])
     }
 
-    fn append_event(&mut self, id: &ApprovalId, event: &Event, by: &Actor, at: Time) -> Result<(), Error> {
-        let values =
-            params![id.as_str(), at.as_ms(), json(event)?, by.id.as_str(), by.kind.as_str(), by.label];
-        self.write_one(sql::APPEND_EVENT, values)
+    fn remove_approval(&mut self, id: &ApprovalId) -> Result<(), Error> {
+        self.write(sql::REMOVE_VOTES, [id.as_str()])?;
+        self.write(sql::REMOVE_KEYS, [id.as_str()])?;
+        self.write_one(sql::REMOVE_APPROVAL, [id.as_str()])
+    }
+
+    fn append_event(&mut self, id: &ApprovalId, event: &Event, by: &Actor, at: Time) -> Result<u64, Error> {
+        let values = params![
+            id.as_str(),
+            at.as_ms(),
+            json(event)?,
+            by.id.as_str(),
+            by.kind.as_str(),
+            by.label,
+            person(by)
+        ];
+        self.write_one(sql::APPEND_EVENT, values)?;
+        // Rows are numbered from 1.
+        Ok(self.conn.last_insert_rowid().unsigned_abs())
+    }
+
+    fn append_administration(
+        &mut self,
+        event: &AdministrationEvent,
+        by: &Actor,
+        at: Time,
+    ) -> Result<(), Error> {
+        let (id, kind) = (by.id.as_str(), by.kind.as_str());
+        let values = params![at.as_ms(), json(event)?, id, kind, by.label, person(by)];
+        self.write_one(sql::APPEND_ADMINISTRATION, values)
+    }
+
+    fn notify(&mut self, notice: Notice) {
+        self.notices.push(notice);
     }
 
     fn put_idempotency(
@@ -250,20 +351,81 @@ impl Ledger for SqliteLedger<'_> {
         Ok(())
     }
 
-    fn put_credential(&mut self, hash: Digest, principal: &Principal, at: Time) -> Result<(), Error> {
-        self.token_changed = true;
-        let (id, hash) = (principal.id.as_str(), hash.to_hex());
-        self.write_one(
-            sql::PUT_PRINCIPAL,
-            params![id, principal.kind.as_str(), principal.label, at.as_ms()],
-        )?;
-        if self.one(sql::TOKEN_OF, [id], |row| row.get::<_, String>(0))?.as_ref() == Some(&hash) {
-            return Ok(());
-        }
-        self.write(sql::DROP_TOKEN, [id])?;
-        // What was opened with the earlier credential ends with it.
-        self.write(sql::DROP_PAGE_SESSIONS, [id])?;
-        self.write_one(sql::PUT_TOKEN, params![hash, id, at.as_ms()])
+    fn put_principal(
+        &mut self,
+        principal: &Principal,
+        device: Option<&Device>,
+        at: Time,
+    ) -> Result<(), Error> {
+        self.write_principal(principal, device, at)
+    }
+
+    fn put_credential(&mut self, hash: Digest, of: &PrincipalId, at: Time) -> Result<bool, Error> {
+        self.write_credential(hash, of, at)
+    }
+
+    fn drop_credentials(&mut self, of: &PrincipalId, keep: u32) -> Result<(), Error> {
+        self.delete_credentials(of, keep)
+    }
+
+    fn revoke_principal(&mut self, id: &PrincipalId, at: Time) -> Result<(), Error> {
+        self.identities_changed = true;
+        self.write_one(sql::REVOKE_PRINCIPAL, params![id.as_str(), at.as_ms()])
+    }
+
+    fn device(&mut self, id: &PrincipalId) -> Result<Option<Device>, Error> {
+        self.one(sql::DEVICE, [id.as_str()], row::device)
+    }
+
+    fn put_pairing(
+        &mut self,
+        code: Digest,
+        person: &PersonId,
+        scopes: Scopes,
+        until: Time,
+        now: Time,
+    ) -> Result<(), Error> {
+        self.write(sql::PRUNE_PAIRINGS, [now.as_ms()])?;
+        let (hash, scopes) = (code.to_hex(), scopes.to_string());
+        let values = params![hash, person.as_str(), scopes, now.as_ms(), until.as_ms()];
+        self.write_one(sql::PUT_PAIRING, values)
+    }
+
+    fn take_pairing(&mut self, code: Digest, now: Time) -> Result<Option<(PersonId, Scopes)>, Error> {
+        self.write(sql::PRUNE_PAIRINGS, [now.as_ms()])?;
+        self.one(sql::TAKE_PAIRING, params![code.to_hex(), now.as_ms()], row::pairing)
+    }
+
+    fn put_freeze(
+        &mut self,
+        agent: Option<&PrincipalId>,
+        reason: Option<&str>,
+        by: &Actor,
+        at: Time,
+    ) -> Result<(), Error> {
+        let agent = agent.map_or("", PrincipalId::as_str);
+        self.write_one(sql::PUT_FREEZE, params![agent, at.as_ms(), by.label, reason])
+    }
+
+    fn drop_freeze(&mut self, agent: Option<&PrincipalId>) -> Result<bool, Error> {
+        let agent = agent.map_or("", PrincipalId::as_str);
+        Ok(self.write(sql::DROP_FREEZE, [agent])? > 0)
+    }
+
+    fn put_groups(&mut self, groups: &BTreeMap<String, Vec<PersonId>>) -> Result<bool, Error> {
+        self.write_groups(groups)
+    }
+
+    fn put_session(
+        &mut self,
+        key: &str,
+        edges: &SessionEdges,
+        by: &PrincipalId,
+        at: Time,
+    ) -> Result<(), Error> {
+        let SessionEdges { controller, requester, parent, spawned_by } = edges;
+        let values = params![key, by.as_str(), controller, requester, parent, spawned_by, at.as_ms()];
+        self.write_one(sql::PUT_SESSION, values)
     }
 
     fn put_page_session(
@@ -280,6 +442,10 @@ impl Ledger for SqliteLedger<'_> {
     fn served_until(&mut self) -> Result<Time, Error> {
         self.conn.prepare_cached(sql::SERVED_UNTIL)?.query_row([], |row| row.get(0)).map(Time::from_ms)
     }
+}
+
+fn person(actor: &Actor) -> Option<&str> {
+    actor.person.as_ref().map(PersonId::as_str)
 }
 
 fn json(value: &impl serde::Serialize) -> rusqlite::Result<String> {

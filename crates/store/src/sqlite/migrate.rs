@@ -2,16 +2,24 @@
 //!
 //! Owns the steps and what may be opened at all. Owns no table.
 
+use holdgate_core::action::reference;
 use holdgate_core::{Digest, Time};
+use rusqlite::functions::FunctionFlags;
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 
 use crate::StoreError;
 
 /// The steps in order; the first is version 1. A released step never changes.
-const STEPS: &[&str] = &[include_str!("../migrations/sqlite/0001_approvals_and_runs.sql")];
+const STEPS: &[&str] = &[
+    include_str!("../migrations/sqlite/0001_approvals_and_runs.sql"),
+    include_str!("../migrations/sqlite/0002_people_sessions_and_ends.sql"),
+];
 
 /// Says in the file's header that a database is Holdgate's: "Hold" in ASCII.
 const APPLICATION_ID: i32 = 0x486F_6C64;
+
+/// What the steps call an approval's short name by.
+const REFERENCE: &str = "holdgate_reference";
 
 const VERSIONS: &str = "CREATE TABLE schema_migrations (
     version INTEGER PRIMARY KEY,
@@ -49,21 +57,52 @@ pub(super) fn migrate(conn: &mut Connection, path: &str, now: Time) -> Result<()
     if done == STEPS.len() {
         return Ok(());
     }
-    let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+    let enforced: bool = conn.query_row("PRAGMA foreign_keys", [], |row| row.get(0)).map_err(failed)?;
+    // Neither can be switched inside the transaction. A table that others refer to is rebuilt without its
+    // foreign keys, and a row that was damaged before must not keep its database from being opened.
+    conn.pragma_update(None, "foreign_keys", false).map_err(failed)?;
+    conn.pragma_update(None, "ignore_check_constraints", true).map_err(failed)?;
+    let applied = apply(conn, done, now);
+    conn.pragma_update(None, "ignore_check_constraints", false).map_err(failed)?;
+    conn.pragma_update(None, "foreign_keys", enforced).map_err(failed)?;
+    applied.map_err(failed)
+}
+
+fn apply(conn: &mut Connection, done: usize, now: Time) -> rusqlite::Result<()> {
+    conn.create_scalar_function(REFERENCE, 2, FunctionFlags::SQLITE_UTF8, |call| {
+        let (kind, id): (String, String) = (call.get(0)?, call.get(1)?);
+        Ok(match (kind.parse(), id.parse()) {
+            (Ok(kind), Ok(id)) => reference(kind, &id),
+            // A damaged row keeps its place under a name that nobody is told.
+            _ => Digest::of(format!("{kind}\0{id}").as_bytes()).to_hex()[..43].to_owned(),
+        })
+    })?;
+    let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if done == 0 {
-        tx.pragma_update(None, "application_id", APPLICATION_ID).map_err(failed)?;
-        tx.execute_batch(VERSIONS).map_err(failed)?;
+        tx.pragma_update(None, "application_id", APPLICATION_ID)?;
+        tx.execute_batch(VERSIONS)?;
     }
+    let dangling_before = dangling(&tx)?;
     for (step, version) in STEPS.iter().zip(1i64..).skip(done) {
-        tx.execute_batch(step).map_err(failed)?;
+        tx.execute_batch(step)?;
         let applied = params![version, Digest::of(step.as_bytes()).to_hex(), now.as_ms()];
         tx.execute(
             "INSERT INTO schema_migrations (version, checksum, applied_at) VALUES (?1, ?2, ?3)",
             applied,
-        )
-        .map_err(failed)?;
+        )?;
     }
-    tx.commit().map_err(failed)
+    if dangling(&tx)? > dangling_before {
+        return Err(rusqlite::Error::ToSqlConversionFailure("it would leave references to nothing".into()));
+    }
+    tx.commit()?;
+    conn.remove_function(REFERENCE, 2)
+}
+
+/// How many rows refer to one that is not there.
+fn dangling(conn: &Connection) -> rusqlite::Result<usize> {
+    conn.prepare("PRAGMA foreign_key_check")?
+        .query_map([], |_| Ok(()))?
+        .try_fold(0, |n, row| row.map(|()| n + 1))
 }
 
 fn inspect(conn: &Connection, path: &str) -> Result<Found, StoreError> {

@@ -5,26 +5,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use holdgate_core::approval::Bound;
 use holdgate_core::limits::EVENTS_PAGE_BYTES;
-use holdgate_core::{ApprovalId, Digest, Principal, Run, RunId, Time};
+use holdgate_core::{ApprovalId, Digest, Kind, Principal, PrincipalId, Run, RunId, Time};
 use rusqlite::types::Value;
-use rusqlite::{Connection, Error, InterruptHandle, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, Error, InterruptHandle, OptionalExtension as _, Params, Row, params};
 use tokio::sync::Semaphore;
 
 use super::file::DatabaseFile;
 use super::ledger::SqliteLedger;
 use super::{row, sql};
 use crate::ledger::Ledger as _;
-use crate::{Credential, Filter, JournalEntry, Seen, StoreError, Stored};
+use crate::{
+    Administered, Credential, Filter, Freeze, HistoryFilter, Identity, JournalEntry, Recorded, Seen,
+    StoreError, Stored,
+};
 
 /// How many reads can run at once.
 const READERS: usize = 4;
 
 /// What a list can be narrowed by, in the order of [`Filter`].
-pub(super) const CONDITIONS: [&str; 5] = [
+pub(super) const CONDITIONS: [&str; 7] = [
     "a.status = ?",
     "a.kind = ?",
     "a.source_agent = ?",
     "a.requester_id = ?",
+    "a.id >= ?",
+    "a.id < ?",
     "(a.created_at, a.id) < (?, ?)",
 ];
 
@@ -95,22 +100,24 @@ impl Readers {
     }
 }
 
-/// One approval and what waits behind it.
-pub(super) fn approval(conn: &Connection, id: &ApprovalId, now: Time) -> rusqlite::Result<Option<Seen>> {
-    let mut statement = conn.prepare_cached(sql::APPROVAL)?;
-    let mut rows = statement.query([id.as_str()])?;
-    rows.next()?.map_or(Ok(None), |found| seen(conn, found, now))
+/// The approval that a text names as its id or its reference, and what waits behind it.
+pub(super) fn approval(conn: &Connection, locator: &str, now: Time) -> rusqlite::Result<Option<Seen>> {
+    let mut found = list(conn, sql::LOCATED, [locator], now)?;
+    Ok(if found.len() == 1 { found.pop() } else { None })
 }
 
 /// Approvals, newest first.
 pub(super) fn approvals(conn: &Connection, filter: &Filter, now: Time) -> rusqlite::Result<Vec<Seen>> {
-    let Filter { status, kind, agent, requester, before, limit } = filter;
+    let Filter { status, kind, agent, requester, id_prefix, before, limit } = filter;
+    let id_prefix = id_prefix.as_deref().filter(|prefix| !prefix.is_empty());
     let text = |text: &str| Value::from(text.to_owned());
     let narrowings: [Option<Vec<Value>>; CONDITIONS.len()] = [
         status.map(|status| vec![text(status.as_str())]),
         kind.map(|kind| vec![text(kind.as_str())]),
         agent.as_ref().map(|agent| vec![text(agent)]),
         requester.as_ref().map(|id| vec![text(id.as_str())]),
+        id_prefix.map(|prefix| vec![text(prefix)]),
+        id_prefix.and_then(after_all_that_begin_with).map(|end| vec![end.into()]),
         before.as_ref().map(|(at, id)| vec![at.as_ms().into(), text(id.as_str())]),
     ];
     let (mut conditions, mut values) = (Vec::new(), Vec::new());
@@ -121,8 +128,50 @@ pub(super) fn approvals(conn: &Connection, filter: &Filter, now: Time) -> rusqli
         }
     }
     values.push((*limit).into());
-    let mut statement = conn.prepare_cached(&sql::list(&conditions))?;
-    let mut rows = statement.query(rusqlite::params_from_iter(values))?;
+    list(conn, &sql::list(&conditions), rusqlite::params_from_iter(values), now)
+}
+
+/// The first text after all that begin with `prefix`, byte by byte. `None` if nothing comes after them.
+fn after_all_that_begin_with(prefix: &str) -> Option<String> {
+    let mut chars: Vec<char> = prefix.chars().collect();
+    while let Some(last) = chars.pop() {
+        // UTF-8 sorts as code points do; the range steps over the surrogates, which are none.
+        if let Some(next) = (last..=char::MAX).nth(1) {
+            chars.push(next);
+            return Some(chars.into_iter().collect());
+        }
+    }
+    None
+}
+
+/// Approvals that have ended, the last one to end first. Their places are when they ended.
+pub(super) fn history(conn: &Connection, filter: &HistoryFilter, now: Time) -> rusqlite::Result<Vec<Seen>> {
+    let HistoryFilter { kind, before, limit } = filter;
+    let kind = kind.map(Kind::as_str);
+    let before = before.as_ref().map(|(at, id)| (at.as_ms(), id.as_str()));
+    match (kind, before) {
+        (None, None) => list(conn, sql::HISTORY, params![limit], now),
+        (None, Some((at, id))) => list(conn, sql::HISTORY_BEFORE, params![at, id, limit], now),
+        (Some(kind), None) => list(conn, sql::HISTORY_OF_KIND, params![kind, limit], now),
+        (Some(kind), Some((at, id))) => {
+            list(conn, sql::HISTORY_OF_KIND_BEFORE, params![kind, at, id, limit], now)
+        }
+    }
+}
+
+/// Pending approvals that a session's stream shows, oldest first.
+pub(super) fn pending_of_session(
+    conn: &Connection,
+    session_key: &str,
+    limit: u32,
+    now: Time,
+) -> rusqlite::Result<Vec<Seen>> {
+    list(conn, sql::PENDING_OF_SESSION, params![session_key, limit], now)
+}
+
+fn list(conn: &Connection, statement: &str, params: impl Params, now: Time) -> rusqlite::Result<Vec<Seen>> {
+    let mut statement = conn.prepare_cached(statement)?;
+    let mut rows = statement.query(params)?;
     let mut list = Vec::new();
     while let Some(found) = rows.next()? {
         list.extend(seen(conn, found, now)?);
@@ -178,10 +227,8 @@ pub(super) fn run_events(
     after: u64,
     limit: u32,
 ) -> rusqlite::Result<Vec<JournalEntry>> {
-    // SQLite's integers are signed: past their end there is no event either.
-    let after = i64::try_from(after).unwrap_or(i64::MAX);
     let mut statement = conn.prepare_cached(sql::RUN_EVENTS)?;
-    let mut rows = statement.query(params![id.as_str(), after, limit])?;
+    let mut rows = statement.query(params![id.as_str(), position(after), limit])?;
     let (mut page, mut bytes) = (Vec::new(), 0);
     while let Some(found) = rows.next()? {
         let entry = row::journal_entry(found)?;
@@ -209,4 +256,52 @@ pub(super) fn credential(
         }
     }
     .optional()
+}
+
+/// The facts about approvals after one of them.
+pub(super) fn events(conn: &Connection, after: u64, limit: u32) -> rusqlite::Result<Vec<Recorded>> {
+    all(conn, sql::EVENTS, params![position(after), limit], row::recorded)
+}
+
+/// One identity that is not revoked.
+pub(super) fn identity(conn: &Connection, id: &PrincipalId) -> rusqlite::Result<Option<Identity>> {
+    conn.prepare_cached(sql::IDENTITY)?.query_row([id.as_str()], row::identity).optional()
+}
+
+/// Every identity that is not revoked.
+pub(super) fn identities(conn: &Connection) -> rusqlite::Result<Vec<Identity>> {
+    all(conn, sql::IDENTITIES, [], row::identity)
+}
+
+/// What is frozen.
+pub(super) fn freezes(conn: &Connection) -> rusqlite::Result<Vec<Freeze>> {
+    all(conn, sql::FREEZES, [], row::freeze)
+}
+
+/// What was administered after a fact.
+pub(super) fn administration(
+    conn: &Connection,
+    after: u64,
+    limit: u32,
+) -> rusqlite::Result<Vec<Administered>> {
+    all(conn, sql::ADMINISTRATION, params![position(after), limit], row::administered)
+}
+
+/// How many approvals are pending, by kind.
+pub(super) fn pending_counts(conn: &Connection) -> rusqlite::Result<Vec<(Kind, u64)>> {
+    all(conn, sql::PENDING_COUNTS, [], row::pending_count)
+}
+
+fn all<T>(
+    conn: &Connection,
+    statement: &str,
+    params: impl Params,
+    decode: fn(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Vec<T>> {
+    conn.prepare_cached(statement)?.query_map(params, decode)?.collect()
+}
+
+/// SQLite's integers are signed: past their end there is nothing either.
+fn position(after: u64) -> i64 {
+    i64::try_from(after).unwrap_or(i64::MAX)
 }

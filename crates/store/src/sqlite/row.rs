@@ -5,18 +5,19 @@
 
 use std::str::FromStr;
 
-use holdgate_core::approval::Actor;
 use holdgate_core::principal::PrincipalKind;
 use holdgate_core::run::RunState;
-use holdgate_core::{ApprovalId, Digest, Fence, Principal, Run, Time};
+use holdgate_core::{Actor, ApprovalId, Digest, Fence, Kind, Run, Time};
 use rusqlite::types::FromSql;
 use rusqlite::{Error, Row};
 
-use crate::{JournalEntry, Runtime, RuntimeKind};
+use crate::{Administered, JournalEntry, Recorded, Runtime, RuntimeKind};
 
 mod approval;
+mod identity;
 
 pub(super) use approval::stored;
+pub(super) use identity::{device, freeze, hex, identity, pairing, principal, session};
 
 /// What is wrong with a row.
 type Why = String;
@@ -61,8 +62,15 @@ impl<'r, 'stmt> Columns<'r, 'stmt> {
     }
 
     fn json<T: serde::de::DeserializeOwned>(&mut self) -> Result<T, Why> {
-        let text: String = self.next()?;
-        serde_json::from_str(&text).map_err(|e| format!("column {}: {e}", self.name(self.at - 1)))
+        self.json_optional()?.ok_or_else(|| format!("column {}: it is empty", self.name(self.at - 1)))
+    }
+
+    fn json_optional<T: serde::de::DeserializeOwned>(&mut self) -> Result<Option<T>, Why> {
+        let text: Option<String> = self.next()?;
+        text.map(|text| {
+            serde_json::from_str(&text).map_err(|e| format!("column {}: {e}", self.name(self.at - 1)))
+        })
+        .transpose()
     }
 
     fn time(&mut self) -> Result<Time, Why> {
@@ -87,25 +95,27 @@ impl<'r, 'stmt> Columns<'r, 'stmt> {
     }
 
     fn actor(&mut self) -> Result<Actor, Why> {
-        Ok(Actor { id: self.parse()?, kind: self.named(PrincipalKind::from_name)?, label: self.next()? })
+        Ok(Actor {
+            id: self.parse()?,
+            kind: self.named(PrincipalKind::from_name)?,
+            label: self.next()?,
+            person: self.parse_optional()?,
+        })
+    }
+
+    /// An actor that is there as a whole, or not at all.
+    fn actor_optional(&mut self) -> Result<Option<Actor>, Why> {
+        let (id, kind) = (self.parse_optional()?, self.named_optional(PrincipalKind::from_name)?);
+        match (id, kind, self.next()?, self.parse_optional()?) {
+            (Some(id), Some(kind), Some(label), person) => Ok(Some(Actor { id, kind, label, person })),
+            (None, None, None, None) => Ok(None),
+            _ => Err(format!("column {}: an identity is half written", self.name(self.at - 1))),
+        }
     }
 
     fn name(&self, at: usize) -> String {
         self.row.as_ref().column_name(at).map_or_else(|_| at.to_string(), str::to_owned)
     }
-}
-
-/// What [`PRINCIPAL`](super::sql::PRINCIPAL) and its like select.
-pub(super) fn principal(row: &Row<'_>) -> rusqlite::Result<Principal> {
-    let mut columns = Columns::of(row);
-    let mut decode = || -> Result<Principal, Why> {
-        Ok(Principal {
-            id: columns.parse()?,
-            kind: columns.named(PrincipalKind::from_name)?,
-            label: columns.next()?,
-        })
-    };
-    decode().map_err(undecodable)
 }
 
 /// What [`RUNTIME`](super::sql::RUNTIME) selects.
@@ -156,6 +166,33 @@ pub(super) fn journal_entry(row: &Row<'_>) -> rusqlite::Result<JournalEntry> {
 pub(super) fn idempotency(row: &Row<'_>) -> rusqlite::Result<(Digest, ApprovalId)> {
     let mut columns = Columns::of(row);
     let mut decode = || -> Result<_, Why> { Ok((columns.parse()?, columns.parse()?)) };
+    decode().map_err(undecodable)
+}
+
+/// What [`EVENTS`](super::sql::EVENTS) selects.
+pub(super) fn recorded(row: &Row<'_>) -> rusqlite::Result<Recorded> {
+    let mut columns = Columns::of(row);
+    let mut decode = || -> Result<_, Why> {
+        let (seq, approval, event) = (columns.count()?, columns.parse()?, columns.json()?);
+        Ok(Recorded { seq, approval, event, by: columns.actor()?, at: columns.time()? })
+    };
+    decode().map_err(undecodable)
+}
+
+/// What [`ADMINISTRATION`](super::sql::ADMINISTRATION) selects.
+pub(super) fn administered(row: &Row<'_>) -> rusqlite::Result<Administered> {
+    let mut columns = Columns::of(row);
+    let mut decode = || -> Result<_, Why> {
+        let (seq, event) = (columns.count()?, columns.json()?);
+        Ok(Administered { seq, event, by: columns.actor()?, at: columns.time()? })
+    };
+    decode().map_err(undecodable)
+}
+
+/// What [`PENDING_COUNTS`](super::sql::PENDING_COUNTS) selects.
+pub(super) fn pending_count(row: &Row<'_>) -> rusqlite::Result<(Kind, u64)> {
+    let mut columns = Columns::of(row);
+    let mut decode = || -> Result<_, Why> { Ok((columns.parse()?, columns.count()?)) };
     decode().map_err(undecodable)
 }
 

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use holdgate_core::{ApprovalId, Time};
+use holdgate_core::Time;
 use rusqlite::{Connection, params};
 use tokio::sync::{broadcast, oneshot};
 
@@ -18,13 +18,13 @@ use super::tokens::Tokens;
 use super::{Stats, sql};
 use crate::clock::AuthorityClock;
 use crate::perform::perform;
-use crate::{Outcome, StoreError};
+use crate::{Notice, Outcome, StoreError};
 
 /// What the writer shares with the store.
 pub(super) struct Shared {
     pub(super) queue: Queue,
     pub(super) clock: AuthorityClock,
-    pub(super) changes: broadcast::Sender<ApprovalId>,
+    pub(super) notices: broadcast::Sender<Notice>,
     pub(super) tokens: Tokens,
     pub(super) batches: AtomicU64,
     pub(super) ops: AtomicU64,
@@ -106,7 +106,7 @@ impl Writer {
         let mut answers = Vec::with_capacity(jobs.len());
         let mut jobs = jobs.into_iter();
         for Job { op, reply } in jobs.by_ref() {
-            let changed_before = ledger.changed.len();
+            let noticed_before = ledger.notices.len();
             let performed = if self.shared.stops.load(Ordering::SeqCst) {
                 Err(BatchLost("the store closes".to_owned()))
             } else {
@@ -115,7 +115,7 @@ impl Writer {
             match performed {
                 Ok(result) => {
                     if result.is_err() {
-                        ledger.changed.truncate(changed_before);
+                        ledger.notices.truncate(noticed_before);
                     }
                     answers.push((reply, result));
                 }
@@ -130,7 +130,7 @@ impl Writer {
                 }
             }
         }
-        let SqliteLedger { changed, gateway_started, token_changed, .. } = ledger;
+        let SqliteLedger { notices, gateway_started, identities_changed, .. } = ledger;
         if let Err(why) = self.check_placement() {
             self.roll_back();
             let failed = StoreError::Failed(why);
@@ -143,14 +143,14 @@ impl Writer {
         }
         let serves = self.serves || gateway_started;
         let committed = self.commit(now, serves);
-        if token_changed {
+        if identities_changed {
             self.shared.tokens.forget();
         }
         match committed {
             Ok(()) => {
                 self.last_committed = now;
                 self.serves = serves;
-                self.committed(now, changed, answers);
+                self.committed(now, notices, answers);
             }
             Err(error) => {
                 tracing::error!(%error, "a batch could not be committed");
@@ -177,21 +177,14 @@ impl Writer {
         self.check_placement().map_err(StoreError::Unknown)
     }
 
-    fn committed(
-        &self,
-        now: Time,
-        mut changed: Vec<ApprovalId>,
-        answers: Vec<(Reply, Result<Outcome, StoreError>)>,
-    ) {
+    fn committed(&self, now: Time, notices: Vec<Notice>, answers: Vec<(Reply, Result<Outcome, StoreError>)>) {
         self.shared.clock.committed(now);
         let ops = answers.iter().filter(|(_, result)| matches!(result, Ok(Outcome::Committed(_)))).count();
         self.shared.ops.fetch_add(ops as u64, Ordering::Relaxed);
         self.shared.batches.fetch_add(1, Ordering::Relaxed);
-        changed.sort_unstable();
-        changed.dedup();
-        for id in changed {
+        for notice in notices {
             // Nobody listens: nobody needs to know.
-            let _ = self.shared.changes.send(id);
+            let _ = self.shared.notices.send(notice);
         }
         answers.into_iter().for_each(|(reply, result)| answer(reply, result));
     }

@@ -3,8 +3,9 @@
 
 use holdgate_core::action::{Action, Digest, Kind};
 use holdgate_core::approval::{
-    Actor, Binding, Claim, End, Outcome, Receipt, Source, Status, TerminalReason, Vote,
+    Binding, Claim, End, Outcome, Receipt, Revocation, Source, Status, TerminalReason, Use, Vote,
 };
+use holdgate_core::limits::{AUDIENCE, QUORUM, V4_REQUEST_BYTES};
 use holdgate_core::presentation::{Presentation, present};
 use holdgate_core::principal::PrincipalKind;
 use holdgate_core::requirement::{Decision, Requirement};
@@ -46,7 +47,8 @@ fn votes(conn: &Connection, id: &ApprovalId) -> rusqlite::Result<Result<Vec<Vote
         let mut columns = Columns::of(row);
         let mut vote = || -> Result<Vote, Why> {
             let decision = columns.named(Decision::from_name)?;
-            Ok(Vote { decision, voter: columns.actor()?, at: columns.time()?, reason: columns.next()? })
+            let voter = columns.actor()?;
+            Ok(Vote { decision, voter, at: columns.time()?, reason: columns.next()? })
         };
         match vote() {
             Ok(vote) => votes.push(vote),
@@ -59,20 +61,21 @@ fn votes(conn: &Connection, id: &ApprovalId) -> rusqlite::Result<Result<Vec<Vote
 fn approval(row: &Row<'_>, votes: Vec<Vote>) -> Result<Approval, Why> {
     let mut columns = Columns::of(row);
     let id: ApprovalId = columns.parse()?;
+    let reference: String = columns.next()?;
     let kind: Kind = columns.parse()?;
     let boundary: String = columns.next()?;
     let digest: Digest = columns.parse()?;
     let content: Option<String> = columns.next()?;
     let stored: Presentation = columns.json()?;
     let reason = columns.next()?;
-    let source = Source {
-        agent: columns.next()?,
-        session: columns.next()?,
-        task_id: columns.next()?,
-        tool_call_id: columns.next()?,
-        tool_name: columns.next()?,
-    };
+    let source = source(&mut columns)?;
     let requester = columns.actor()?;
+    let client = columns.next()?;
+    let audience: Vec<String> = columns.json()?;
+    if audience.len() > AUDIENCE {
+        return Err(format!("its audience has {} sessions", audience.len()));
+    }
+    let v4_request = v4_request(&mut columns)?;
     let binding = match (columns.parse_optional()?, columns.parse_optional()?) {
         (Some(epoch), None) => Binding::Runtime(epoch),
         (None, Some(run)) => Binding::Checkpoint(run),
@@ -80,10 +83,7 @@ fn approval(row: &Row<'_>, votes: Vec<Vote>) -> Result<Approval, Why> {
             return Err("it is not bound to exactly one epoch or run".to_owned());
         }
     };
-    let requirement: Requirement = columns.json()?;
-    if !requirement.allowed_decisions.contains(&Decision::Deny) {
-        return Err("its requirement offers no deny".to_owned());
-    }
+    let requirement = requirement(&mut columns)?;
     let (created_at, expires_at) = (columns.time()?, columns.time()?);
     let content = frozen(&id, kind, &boundary, digest, content, &binding)?;
     // What a stored run will run is there to be shown; what was written down about it need not be believed.
@@ -91,8 +91,10 @@ fn approval(row: &Row<'_>, votes: Vec<Vote>) -> Result<Approval, Why> {
         Some(content) => present(kind, &content.to_value()).map_err(|e| e.to_string())?,
         None => stored,
     };
-    let phase = phase(&mut columns, &binding, &votes, created_at, expires_at)?;
-    Ok(Approval {
+    let around =
+        Around { binding: &binding, requirement: &requirement, votes: &votes, created_at, expires_at };
+    let phase = phase(&mut columns, &around)?;
+    let approval = Approval {
         id,
         kind,
         boundary,
@@ -102,13 +104,57 @@ fn approval(row: &Row<'_>, votes: Vec<Vote>) -> Result<Approval, Why> {
         reason,
         source,
         requester,
+        client,
+        audience,
+        v4_request,
         binding,
         requirement,
         created_at,
         expires_at,
         votes,
         phase,
+    };
+    if approval.reference() == reference {
+        Ok(approval)
+    } else {
+        Err("its reference is another's".to_owned())
+    }
+}
+
+fn source(columns: &mut Columns<'_, '_>) -> Result<Source, Why> {
+    Ok(Source {
+        agent: columns.next()?,
+        session: columns.next()?,
+        session_id: columns.next()?,
+        run_id: columns.next()?,
+        task_id: columns.next()?,
+        tool_call_id: columns.next()?,
+        tool_name: columns.next()?,
     })
+}
+
+fn v4_request(columns: &mut Columns<'_, '_>) -> Result<Option<String>, Why> {
+    let text: Option<String> = columns.next()?;
+    if let Some(text) = &text {
+        if text.len() > V4_REQUEST_BYTES {
+            return Err(format!("its request for the WebSocket protocol has {} bytes", text.len()));
+        }
+        serde_json::from_str::<serde::de::IgnoredAny>(text)
+            .map_err(|e| format!("its request for the WebSocket protocol: {e}"))?;
+    }
+    Ok(text)
+}
+
+fn requirement(columns: &mut Columns<'_, '_>) -> Result<Requirement, Why> {
+    let requirement: Requirement = columns.json()?;
+    let people = 1..=QUORUM;
+    if !people.contains(&requirement.approvals) || !people.contains(&requirement.denials) {
+        return Err("its requirement is a number of people that nobody gathers".to_owned());
+    }
+    if !requirement.allowed_decisions.contains(&Decision::Deny) {
+        return Err("its requirement offers no deny".to_owned());
+    }
+    Ok(requirement)
 }
 
 /// The content that a stored run will run, if it is what the digest and the id say.
@@ -138,83 +184,130 @@ fn frozen(
     }
 }
 
-fn phase(
-    columns: &mut Columns<'_, '_>,
-    binding: &Binding,
-    votes: &[Vote],
+/// What a phase must agree with.
+struct Around<'a> {
+    binding: &'a Binding,
+    requirement: &'a Requirement,
+    votes: &'a [Vote],
     created_at: Time,
     expires_at: Time,
-) -> Result<Phase, Why> {
+}
+
+fn phase(columns: &mut Columns<'_, '_>, around: &Around<'_>) -> Result<Phase, Why> {
     let status = columns.named(Status::from_name)?;
     let decision = columns.named_optional(Decision::from_name)?;
-    let end = end(columns, created_at)?;
-    let claim = claim(columns)?;
-    if status != Status::Allowed && claim.is_some() {
-        return Err(format!("it is {} and claimed", status.as_str()));
+    let end = end(columns, around.created_at)?;
+    let (claim, revocation) = (claim(columns)?, revocation(columns)?);
+    if status != Status::Allowed && (claim.is_some() || revocation.is_some()) {
+        return Err(format!("it is {} and claimed or revoked", status.as_str()));
     }
-    let reason = end.as_ref().map(|end| end.reason);
     match (status, decision, end) {
         (Status::Pending, None, None) => Ok(Phase::Pending),
-        (Status::Allowed, Some(decision @ (Decision::AllowOnce | Decision::AllowAlways)), Some(end)) => {
-            answered(decision, &end, votes, expires_at)?;
-            claim.iter().try_for_each(|claim| claimed(claim, &end, binding))?;
-            Ok(Phase::Allowed { decision, end, claim })
-        }
-        (Status::Denied, Some(Decision::Deny), Some(end)) if end.reason == TerminalReason::StorageCorrupt => {
-            Ok(Phase::Denied(end))
+        (Status::Allowed, Some(decision), Some(end)) if decision.is_allow() => {
+            allowed(decision, &end, around)?;
+            let spent = spent(claim, revocation, &end, around.binding)?;
+            Ok(Phase::Allowed { decision, end, spent })
         }
         (Status::Denied, Some(Decision::Deny), Some(end)) => {
-            answered(Decision::Deny, &end, votes, expires_at)?;
+            denied(&end, around)?;
             Ok(Phase::Denied(end))
         }
         (Status::Expired, Some(Decision::Deny), Some(end))
-            if end.reason == TerminalReason::Timeout && expires_at.reached_at(end.at) =>
+            if end.reason == TerminalReason::Timeout
+                && end.by.is_authority()
+                && around.expires_at.reached_at(end.at) =>
         {
             Ok(Phase::Expired(end))
         }
-        (Status::Cancelled, Some(Decision::Deny), Some(end)) if is_cancellation(end.reason) => {
+        (Status::Cancelled, Some(Decision::Deny), Some(end)) if is_cancellation(&end) => {
             Ok(Phase::Cancelled(end))
         }
-        (status, decision, _) => {
+        (status, decision, end) => {
             let decision = decision.map_or("none", Decision::as_str);
-            let reason = reason.map_or("none", TerminalReason::as_str);
+            let reason = end.map_or("none", |end| end.reason.as_str());
             Err(format!("it is {} with decision {decision} and reason {reason}", status.as_str()))
         }
     }
 }
 
-fn is_cancellation(reason: TerminalReason) -> bool {
-    matches!(reason, TerminalReason::GatewayRestart | TerminalReason::CallerLost | TerminalReason::Withdrawn)
+fn is_cancellation(end: &End) -> bool {
+    match end.reason {
+        TerminalReason::GatewayRestart | TerminalReason::CallerLost => end.by.is_authority(),
+        TerminalReason::RunAborted | TerminalReason::Withdrawn => true,
+        TerminalReason::User
+        | TerminalReason::MalformedVerdict
+        | TerminalReason::NoRoute
+        | TerminalReason::Timeout
+        | TerminalReason::StorageCorrupt => false,
+    }
 }
 
 fn end(columns: &mut Columns<'_, '_>, created_at: Time) -> Result<Option<End>, Why> {
     let reason = columns
         .named_optional(|name| TerminalReason::ALL.into_iter().find(|reason| reason.as_str() == name))?;
-    let at = columns.time_optional()?;
-    let by = (columns.parse_optional()?, columns.named_optional(PrincipalKind::from_name)?, columns.next()?);
-    match (at, by, reason) {
-        (Some(at), (Some(id), Some(kind), Some(label)), Some(reason)) if at >= created_at => {
-            Ok(Some(End { at, by: Actor { id, kind, label }, reason }))
-        }
-        (None, (None, None, None), None) => Ok(None),
+    match (columns.time_optional()?, columns.actor_optional()?, reason) {
+        (Some(at), Some(by), Some(reason)) if at >= created_at => Ok(Some(End { at, by, reason })),
+        (None, None, None) => Ok(None),
         _ => Err("its end is half written, or before its beginning".to_owned()),
     }
 }
 
-/// A person's answer is one of the votes, given in time by somebody who is no agent.
-fn answered(decision: Decision, end: &End, votes: &[Vote], expires_at: Time) -> Result<(), Why> {
+/// An allow is what enough voices gave, all of it offered; if one of them gave it for once, it is for once.
+fn allowed(decision: Decision, end: &End, around: &Around<'_>) -> Result<(), Why> {
+    if !around.requirement.allowed_decisions.contains(&decision) {
+        return Err(format!("it was answered {}, which it does not offer", decision.as_str()));
+    }
+    answered(end, around, Decision::is_allow, around.requirement.approvals)?;
+    let once = around.votes.iter().any(|vote| vote.decision == Decision::AllowOnce);
+    if once == (decision == Decision::AllowOnce) {
+        Ok(())
+    } else {
+        Err("its answer is not what its votes add up to".to_owned())
+    }
+}
+
+fn denied(end: &End, around: &Around<'_>) -> Result<(), Why> {
+    let in_time = !around.expires_at.reached_at(end.at);
+    match (end.reason, end.by.kind) {
+        (TerminalReason::User, _) => {
+            answered(end, around, |decision| decision == Decision::Deny, around.requirement.denials)
+        }
+        (TerminalReason::MalformedVerdict, PrincipalKind::Runtime | PrincipalKind::Authority) if in_time => {
+            Ok(())
+        }
+        (TerminalReason::NoRoute, PrincipalKind::Authority) if in_time => Ok(()),
+        (TerminalReason::StorageCorrupt, PrincipalKind::Authority) => Ok(()),
+        (reason, kind) => {
+            Err(format!("it was denied by one of kind {}, because of {}", kind.as_str(), reason.as_str()))
+        }
+    }
+}
+
+/// An answer is the last of enough distinct voices, given in time, by somebody who is no agent.
+fn answered(end: &End, around: &Around<'_>, counts: fn(Decision) -> bool, needed: u32) -> Result<(), Why> {
     if end.reason != TerminalReason::User {
         return Err(format!("it was answered with reason {}", end.reason.as_str()));
     }
-    if end.by.kind != PrincipalKind::Administrator {
+    if matches!(end.by.kind, PrincipalKind::Agent | PrincipalKind::Authority) {
         return Err(format!("it was answered by an identity of kind {}", end.by.kind.as_str()));
     }
-    if expires_at.reached_at(end.at) {
+    if around.expires_at.reached_at(end.at) {
         return Err("it was answered after its deadline".to_owned());
     }
-    let is_voted =
-        votes.iter().any(|vote| vote.decision == decision && vote.voter == end.by && vote.at == end.at);
-    if is_voted { Ok(()) } else { Err("no vote stands behind its answer".to_owned()) }
+    let mut voices: Vec<&Vote> = Vec::new();
+    for vote in around.votes.iter().filter(|vote| counts(vote.decision)) {
+        if !voices.iter().any(|counted| counted.voter.is_same_voice(&vote.voter)) {
+            voices.push(vote);
+        }
+    }
+    if voices.len() < needed as usize {
+        return Err(format!("{} of {needed} votes stand behind its answer", voices.len()));
+    }
+    if voices.iter().any(|vote| vote.voter == end.by && vote.at == end.at) {
+        Ok(())
+    } else {
+        Err("no vote of who answered stands behind its answer".to_owned())
+    }
 }
 
 fn claim(columns: &mut Columns<'_, '_>) -> Result<Option<Claim>, Why> {
@@ -233,12 +326,34 @@ fn claim(columns: &mut Columns<'_, '_>) -> Result<Option<Claim>, Why> {
     }
 }
 
-fn claimed(claim: &Claim, end: &End, binding: &Binding) -> Result<(), Why> {
-    if claim.at < end.at || claim.receipt.as_ref().is_some_and(|receipt| receipt.at < claim.at) {
-        return Err("its claim or receipt came before what it follows from".to_owned());
+fn revocation(columns: &mut Columns<'_, '_>) -> Result<Option<Revocation>, Why> {
+    match (columns.time_optional()?, columns.actor_optional()?, columns.next()?) {
+        (Some(at), Some(by), reason) => Ok(Some(Revocation { at, by, reason })),
+        (None, None, None) => Ok(None),
+        _ => Err("its revocation is half written".to_owned()),
     }
-    if matches!(binding, Binding::Checkpoint(_)) && claim.fence.is_none() {
-        return Err("a stored run's claim has no fence".to_owned());
+}
+
+/// What became of an allow: one thing at most, and not before it was given.
+fn spent(
+    claim: Option<Claim>,
+    revocation: Option<Revocation>,
+    end: &End,
+    binding: &Binding,
+) -> Result<Use, Why> {
+    match (claim, revocation) {
+        (None, None) => Ok(Use::Open),
+        (Some(claim), None) => {
+            if claim.at < end.at || claim.receipt.as_ref().is_some_and(|receipt| receipt.at < claim.at) {
+                return Err("its claim or receipt came before what it follows from".to_owned());
+            }
+            if matches!(binding, Binding::Checkpoint(_)) && claim.fence.is_none_or(|fence| fence.0 == 0) {
+                return Err("a stored run's claim has no fence".to_owned());
+            }
+            Ok(Use::Claimed(claim))
+        }
+        (None, Some(revocation)) if revocation.at >= end.at => Ok(Use::Revoked(revocation)),
+        (None, Some(_)) => Err("it was revoked before it was allowed".to_owned()),
+        (Some(_), Some(_)) => Err("it is claimed and revoked".to_owned()),
     }
-    Ok(())
 }
