@@ -6,16 +6,18 @@ use holdgate_core::limits::PAGE_ITEMS;
 use holdgate_core::principal::PrincipalKind;
 use holdgate_core::requirement::{Decision, Requirement};
 use holdgate_core::{
-    Action, Approval, Canonical, Command, Digest, EpochId, Kind, Principal, PrincipalId, Time,
+    Action, Approval, Canonical, Command, Digest, EpochId, Kind, Principal, Scopes, Time,
 };
 use rusqlite::{Connection, StatementStatus};
 
 use super::ledger::SqliteLedger;
 use super::{migrate, read, sql};
 use crate::perform::perform;
-use crate::{Answer, Filter, Op, Outcome, RuntimeKind};
+use crate::{Answer, By, Caps, Filter, HistoryFilter, Op, Outcome, RuntimeKind};
 
 const WAITING: usize = 10_000;
+/// Nobody is held back by how much waits.
+const CAPS: Caps = Caps { per_principal: u32::MAX, per_session: u32::MAX };
 /// Some steps for each that waits. Work that is done again for every row takes a hundred times as many.
 const ONE_PASS: i64 = 100 * WAITING as i64;
 /// Work that does not depend on how many wait: that of a few hundred rows.
@@ -39,12 +41,10 @@ impl Waiting {
         migrate::migrate(&mut conn, "memory", START).unwrap();
         conn.execute_batch("BEGIN").unwrap();
         let mut waiting = Self { conn, last: None };
-        for (id, kind) in [(agent(), PrincipalKind::Agent), (reviewer(), PrincipalKind::Administrator)] {
-            let hash = Digest::of(id.as_str().as_bytes());
-            waiting.perform(
-                Op::PutCredential { hash, principal: Principal { label: id.to_string(), id, kind } },
-                START,
-            );
+        for (id, kind) in [("agent", PrincipalKind::Agent), ("reviewer", PrincipalKind::Administrator)] {
+            let hash = Digest::of(id.as_bytes());
+            let principal = Principal::new(id.parse().unwrap(), kind, id);
+            waiting.perform(Op::PutCredential { hash, principal, recovers: false }, START);
         }
         for n in 0..epochs {
             waiting
@@ -52,7 +52,7 @@ impl Waiting {
         }
         for n in 0..WAITING {
             let draft = Box::new(draft(epoch(n % epochs), n));
-            let asked = waiting.perform(Op::Open { draft, fence: None, by: agent(), key: None }, START);
+            let asked = waiting.perform(Op::Open { draft, fence: None, by: agent(), key: None, caps: CAPS }, START);
             let Answer::Approval(asked) = asked else { panic!("{asked:?}") };
             waiting.last = Some(*asked);
         }
@@ -81,14 +81,14 @@ impl Waiting {
 }
 
 const PENDING: &str = read::CONDITIONS[0];
-const BEFORE: &str = read::CONDITIONS[4];
+const BEFORE: &str = read::CONDITIONS[6];
 
-fn agent() -> PrincipalId {
-    "agent".parse().unwrap()
+fn agent() -> By {
+    By { id: "agent".parse().unwrap(), scopes: Scopes::ALL }
 }
 
-fn reviewer() -> PrincipalId {
-    "reviewer".parse().unwrap()
+fn reviewer() -> By {
+    By { id: "reviewer".parse().unwrap(), scopes: Scopes::ALL }
 }
 
 fn epoch(n: usize) -> EpochId {
@@ -99,13 +99,16 @@ fn draft(epoch: EpochId, n: usize) -> Draft {
     let content = Canonical::parse(r#"{"toolName":"deploy","input":{}}"#).unwrap();
     let presentation = holdgate_core::presentation::present(Kind::Tool, &content.to_value()).unwrap();
     Draft {
+        id: None,
         action: Action::freeze(Kind::Tool, &format!("t:{n}"), content).unwrap(),
         presentation,
         reason: None,
-        source: Source::default(),
+        source: Source { session: Some("main".to_owned()), ..Source::default() },
         binding: Binding::Runtime(epoch),
         requirement: Requirement::default(),
         timeout_ms: 600_000,
+        client: None,
+        v4_request: None,
     }
 }
 
@@ -124,7 +127,7 @@ fn frequent_work_does_not_grow_with_the_square_of_what_waits() {
         check("to ask when time next decides", steps, to_look);
 
         let (swept, steps) = waiting.steps(|_| waiting.perform(Op::Sweep { limit: SWEEP }, START));
-        assert_eq!(swept, Answer::Swept(0));
+        assert_eq!(swept, Answer::Touched(0));
         check("to sweep when nothing is due", steps, to_look);
 
         let (page, steps) = waiting.steps(|conn| {
@@ -137,6 +140,25 @@ fn frequent_work_does_not_grow_with_the_square_of_what_waits() {
         assert_eq!(page.len(), PAGE_ITEMS as usize);
         check("to list two pages", steps, SOME_ROWS);
 
+        let (streamed, steps) = waiting.steps(|conn| {
+            let limit = PAGE_ITEMS;
+            let newest = read::history(conn, &HistoryFilter { limit, ..HistoryFilter::default() }, START).unwrap();
+            assert!(newest.is_empty());
+            read::pending_of_session(conn, "main", limit, START).unwrap()
+        });
+        assert_eq!(streamed.len(), PAGE_ITEMS as usize);
+        check("to stream a session", steps, SOME_ROWS);
+
+        let ask = Op::Open {
+            draft: Box::new(draft(epoch(0), WAITING)),
+            fence: None,
+            by: agent(),
+            key: None,
+            caps: CAPS,
+        };
+        let (_, steps) = waiting.steps(|_| waiting.perform(ask, START));
+        check("to ask", steps, ONE_ROW);
+
         let last = waiting.last.as_ref().unwrap();
         let command = Command::Vote { decision: Decision::Deny, digest: last.digest, reason: None };
         let vote = Op::Apply { id: last.id.clone(), command, by: reviewer() };
@@ -144,12 +166,12 @@ fn frequent_work_does_not_grow_with_the_square_of_what_waits() {
         check("to decide", steps, ONE_ROW);
 
         let (swept, steps) = waiting.steps(|_| waiting.perform(Op::Sweep { limit: SWEEP }, lapsed));
-        assert_eq!(swept, Answer::Swept(SWEEP));
+        assert_eq!(swept, Answer::Touched(SWEEP));
         check("to sweep lapsed epochs", steps, to_look + SOME_ROWS);
 
         let expired = START.plus_ms(600_000);
         let (swept, steps) = waiting.steps(|_| waiting.perform(Op::Sweep { limit: SWEEP }, expired));
-        assert_eq!(swept, Answer::Swept(SWEEP));
+        assert_eq!(swept, Answer::Touched(SWEEP));
         check("to sweep what has expired", steps, to_look + SOME_ROWS);
     }
 }

@@ -335,7 +335,11 @@ impl Ledger for SqliteLedger<'_> {
             run.created_at.as_ms(),
             run.updated_at.as_ms(),
         ];
-        self.write_one(sql::PUT_RUN, values)
+        self.write_one(sql::PUT_RUN, values)?;
+        if run.state.is_final() {
+            self.write(sql::REMEMBER_ENDED_RUN, [run.id.as_str()])?;
+        }
+        Ok(())
     }
 
     fn append_journal(

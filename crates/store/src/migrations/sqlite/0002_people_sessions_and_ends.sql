@@ -327,10 +327,6 @@ INSERT INTO pending_tallies
 CREATE TABLE ended_runs (run_id TEXT NOT NULL PRIMARY KEY) STRICT, WITHOUT ROWID;
 INSERT INTO ended_runs SELECT DISTINCT r.id FROM runs r JOIN approvals a ON a.run_id = r.id
     WHERE r.state IN ('finished', 'failed') AND a.status = 'pending' AND a.set_aside_at IS NULL;
-CREATE TRIGGER runs_end AFTER UPDATE OF state ON runs
-WHEN NEW.state IN ('finished', 'failed', 'aborted') AND OLD.state NOT IN ('finished', 'failed', 'aborted')
-    AND EXISTS (SELECT 1 FROM approvals WHERE status = 'pending' AND set_aside_at IS NULL AND run_id = NEW.id)
-BEGIN INSERT INTO ended_runs VALUES (NEW.id) ON CONFLICT DO NOTHING; END;
 
 CREATE TRIGGER approvals_open AFTER INSERT ON approvals WHEN NEW.status = 'pending' AND NEW.set_aside_at IS NULL
 BEGIN
