@@ -22,6 +22,7 @@ const MATRIX: &str = "
     no-admin         none     none     none     none     none     none     none
     phone            review   review   review   request  review   review   review
     laptop           review   review   review   none     review   review   review
+    reviewing-phone  review   review   review   request  review   review   review
     narrowed-phone   none     none     request  request  request  request  none
     muted-phone      none     none     none     none     none     none     none
     bob              review   none     none     review   review   review   review
@@ -61,6 +62,7 @@ fn role(name: &str) -> Principal {
         "no-admin" => of("root", PrincipalKind::Administrator).narrowed(Scopes::REQUEST),
         "phone" => device("phone", "alice"),
         "laptop" => device("laptop", "alice"),
+        "reviewing-phone" => device("phone", "alice").narrowed(Scopes::APPROVALS),
         "narrowed-phone" => device("phone", "alice").narrowed(Scopes::REQUEST),
         "muted-phone" => device("phone", "alice").narrowed(Scopes::NONE),
         "bob" => device("tablet", "bob"),

@@ -70,6 +70,19 @@ fn an_allow_becomes_a_deny_while_pending_and_never_back() {
 }
 
 #[test]
+fn one_allow_does_not_become_another() {
+    let offered = vec![Decision::AllowOnce, Decision::AllowAlways, Decision::Deny];
+    let pending = asked(of_process(), Requirement { allowed_decisions: offered, ..needs(2, 1) }, &agent());
+    for (first, second) in
+        [(Decision::AllowOnce, Decision::AllowAlways), (Decision::AllowAlways, Decision::AllowOnce)]
+    {
+        let one = next(&pending, vote(&pending, first), &device("phone", "alice"));
+        let other = apply(&one, vote(&one, second), &device("laptop", "alice"), OPENED + 1);
+        assert_eq!(other, Err(Refusal::AlreadyVoted));
+    }
+}
+
+#[test]
 fn one_deny_ends_it_unless_more_are_asked() {
     let alice = device("phone", "alice");
     let strict = asked(of_process(), needs(2, 1), &agent());

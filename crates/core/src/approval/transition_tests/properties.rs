@@ -58,10 +58,14 @@ fn any_setup() -> impl Strategy<Value = Setup> {
     )
 }
 
+/// From this number on a step claims or settles.
+const CLAIMS: u8 = 13;
+
 #[derive(Clone, Debug)]
 struct Step {
     what: u8,
     who: usize,
+    is_requester: bool,
     is_stale: bool,
     pause: i64,
     world: usize,
@@ -71,13 +75,22 @@ fn any_step() -> impl Strategy<Value = Step> {
     let stale = proptest::bool::weighted(0.1);
     let who = 0..everybody().len();
     let world = prop_oneof![6 => Just(0usize), 1 => 1usize..4];
-    (0u8..18, who, stale, 0i64..40, world).prop_map(|(what, who, is_stale, pause, world)| Step {
-        what,
-        who,
-        is_stale,
-        pause,
-        world,
-    })
+    let is_requester = proptest::bool::weighted(0.8);
+    (0u8..18, who, is_requester, stale, 0i64..40, world).prop_map(
+        |(what, who, is_requester, is_stale, pause, world)| Step {
+            what,
+            who,
+            is_requester,
+            is_stale,
+            pause,
+            world,
+        },
+    )
+}
+
+/// Who takes a step: mostly the requester, where only the requester can claim and settle.
+fn actor<'a>(step: &Step, everybody: &'a [Principal], requester: usize) -> &'a Principal {
+    &everybody[if step.is_requester && step.what >= CLAIMS { requester } else { step.who }]
 }
 
 fn command(step: &Step, approval: &Approval) -> Command {
@@ -93,7 +106,7 @@ fn command(step: &Step, approval: &Approval) -> Command {
         10 => Command::DenyMalformed,
         11 => Command::DenyUnrouted,
         12 => revoke(),
-        13 => claim("c", 1),
+        CLAIMS => claim("c", 1),
         14 => claim("d", 2),
         15 => claim("c", 2),
         16 => settle("c", Outcome::Succeeded),
@@ -128,12 +141,18 @@ struct Seen {
 }
 
 impl Seen {
-    fn note(&mut self, command: &Command, by: &Principal, change: &Change) {
+    fn note(&mut self, command: &Command, by: &Principal, change: &Change) -> Result<(), TestCaseError> {
         if let (Command::Vote { decision, .. }, true) = (command, change.applied()) {
-            self.said.insert(voice(by), *decision);
+            let earlier = self.said.insert(voice(by), *decision);
+            let turns = earlier.is_some_and(Decision::is_allow) && *decision == Decision::Deny;
+            prop_assert!(earlier.is_none() || turns, "{earlier:?} cannot become {decision:?}");
+        }
+        if let Command::Claim { claim_id, .. } = command {
+            prop_assert_eq!(change.approval.claim().map(|claim| &claim.id), Some(claim_id));
         }
         self.claims += u32::from(change.events.contains(&Event::Claimed));
         self.revocations += u32::from(change.events.contains(&Event::Revoked));
+        Ok(())
     }
 
     fn check(&mut self, approval: &Approval, now: i64) -> Result<(), TestCaseError> {
@@ -202,7 +221,7 @@ proptest! {
         let (mut now, mut seen) = (OPENED, Seen::default());
         for step in steps {
             now += step.pause;
-            let (by, bound) = (&everybody[step.who], bound(&step, setup.is_stored));
+            let (by, bound) = (actor(&step, &everybody, setup.requester), bound(&step, setup.is_stored));
             if let Some(change) = approval.reconcile(bound, at(now)) {
                 approval = change.approval;
                 seen.check(&approval, now)?;
@@ -216,7 +235,11 @@ proptest! {
                 if !change.applied() {
                     prop_assert_eq!(&change.approval, &approval);
                 }
-                seen.note(&command, by, &change);
+                if change.events.contains(&Event::Claimed) {
+                    prop_assert_eq!(&by.id, &approval.requester.id);
+                    prop_assert!(matches!(bound, Bound::Live | Bound::Run { .. }), "nobody is there to act");
+                }
+                seen.note(&command, by, &change)?;
                 let again = change.approval.apply(command, by, bound, at(now));
                 prop_assert_eq!(again, Ok(Change { approval: change.approval.clone(), events: vec![] }));
                 approval = change.approval;
@@ -239,7 +262,8 @@ proptest! {
             let bound = bound(&step, setup.is_stored);
             let due = approval.reconcile(bound, at(now)).map(|change| change.approval.status());
             let before = approval.status();
-            if let Ok(change) = approval.apply(command(&step, &approval), &everybody[step.who], bound, at(now)) {
+            let by = actor(&step, &everybody, setup.requester);
+            if let Ok(change) = approval.apply(command(&step, &approval), by, bound, at(now)) {
                 approval = change.approval;
             }
             if let (Some(due), Status::Pending) = (due, before) {
