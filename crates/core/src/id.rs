@@ -123,7 +123,13 @@ mod tests {
 
     #[test]
     fn an_approval_id_is_opaque() {
-        for good in ["apr_543a5a464fc6270ec21193dab48f42fa", "\u{FEFF}x", " a\u{A0}b ", "\u{1C}approval-1", "plugin:1"] {
+        for good in [
+            "apr_543a5a464fc6270ec21193dab48f42fa",
+            "\u{FEFF}x",
+            " a\u{A0}b ",
+            "\u{1C}approval-1",
+            "plugin:1",
+        ] {
             assert_eq!(good.parse::<ApprovalId>().unwrap().as_str(), good);
         }
         for bad in ["", ".", "..", &"x".repeat(257)] {
