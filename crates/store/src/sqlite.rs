@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use holdgate_core::{Kind, Principal, PrincipalId, Run, RunId, Time};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, InterruptHandle};
 use tokio::sync::{broadcast, oneshot};
 
@@ -300,12 +301,19 @@ impl Store for SqliteStore {
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let conn = Connection::open(path)?;
     conn.busy_timeout(BUSY)?;
-    conn.set_prepared_statement_cache_capacity(128);
+    keep_plans(&conn)?;
     // FULL: with NORMAL a power loss takes acknowledged decisions with it.
     conn.pragma_update(None, "synchronous", "full")?;
     conn.pragma_update(None, "foreign_keys", true)?;
     conn.pragma_update(None, "trusted_schema", false)?;
     Ok(conn)
+}
+
+/// Statements are prepared once and their plans do not depend on what is bound: else SQLite would prepare many of
+/// them anew each time they run.
+fn keep_plans(conn: &Connection) -> rusqlite::Result<()> {
+    conn.set_prepared_statement_cache_capacity(128);
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 
 /// The one name of the file at `path`, whether or not it exists yet.

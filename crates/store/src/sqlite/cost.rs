@@ -5,13 +5,11 @@ use holdgate_core::approval::{Binding, Draft, Source};
 use holdgate_core::limits::PAGE_ITEMS;
 use holdgate_core::principal::PrincipalKind;
 use holdgate_core::requirement::{Decision, Requirement};
-use holdgate_core::{
-    Action, Approval, Canonical, Command, Digest, EpochId, Kind, Principal, Scopes, Time,
-};
+use holdgate_core::{Action, Approval, Canonical, Command, Digest, EpochId, Kind, Principal, Scopes, Time};
 use rusqlite::{Connection, StatementStatus};
 
 use super::ledger::SqliteLedger;
-use super::{migrate, read, sql};
+use super::{keep_plans, migrate, read, sql};
 use crate::perform::perform;
 use crate::{Answer, By, Caps, Filter, HistoryFilter, Op, Outcome, RuntimeKind};
 
@@ -37,7 +35,7 @@ impl Waiting {
     /// Requests in number, spread evenly over so many epochs.
     fn on_epochs(epochs: usize) -> Self {
         let mut conn = Connection::open_in_memory().unwrap();
-        conn.set_prepared_statement_cache_capacity(256);
+        keep_plans(&conn).unwrap();
         migrate::migrate(&mut conn, "memory", START).unwrap();
         conn.execute_batch("BEGIN").unwrap();
         let mut waiting = Self { conn, last: None };
@@ -52,7 +50,8 @@ impl Waiting {
         }
         for n in 0..WAITING {
             let draft = Box::new(draft(epoch(n % epochs), n));
-            let asked = waiting.perform(Op::Open { draft, fence: None, by: agent(), key: None, caps: CAPS }, START);
+            let asked =
+                waiting.perform(Op::Open { draft, fence: None, by: agent(), key: None, caps: CAPS }, START);
             let Answer::Approval(asked) = asked else { panic!("{asked:?}") };
             waiting.last = Some(*asked);
         }
@@ -142,7 +141,8 @@ fn frequent_work_does_not_grow_with_the_square_of_what_waits() {
 
         let (streamed, steps) = waiting.steps(|conn| {
             let limit = PAGE_ITEMS;
-            let newest = read::history(conn, &HistoryFilter { limit, ..HistoryFilter::default() }, START).unwrap();
+            let newest =
+                read::history(conn, &HistoryFilter { limit, ..HistoryFilter::default() }, START).unwrap();
             assert!(newest.is_empty());
             read::pending_of_session(conn, "main", limit, START).unwrap()
         });

@@ -102,7 +102,7 @@ impl Readers {
 
 /// The approval that a text names as its id or its reference, and what waits behind it.
 pub(super) fn approval(conn: &Connection, locator: &str, now: Time) -> rusqlite::Result<Option<Seen>> {
-    let mut found = list(conn, sql::LOCATED, [locator], now)?;
+    let mut found = list(conn, sql::LOCATED, [locator], now, OPENED)?;
     Ok(if found.len() == 1 { found.pop() } else { None })
 }
 
@@ -128,7 +128,7 @@ pub(super) fn approvals(conn: &Connection, filter: &Filter, now: Time) -> rusqli
         }
     }
     values.push((*limit).into());
-    list(conn, &sql::list(&conditions), rusqlite::params_from_iter(values), now)
+    list(conn, &sql::list(&conditions), rusqlite::params_from_iter(values), now, OPENED)
 }
 
 /// The first text after all that begin with `prefix`, byte by byte. `None` if nothing comes after them.
@@ -150,11 +150,11 @@ pub(super) fn history(conn: &Connection, filter: &HistoryFilter, now: Time) -> r
     let kind = kind.map(Kind::as_str);
     let before = before.as_ref().map(|(at, id)| (at.as_ms(), id.as_str()));
     match (kind, before) {
-        (None, None) => list(conn, sql::HISTORY, params![limit], now),
-        (None, Some((at, id))) => list(conn, sql::HISTORY_BEFORE, params![at, id, limit], now),
-        (Some(kind), None) => list(conn, sql::HISTORY_OF_KIND, params![kind, limit], now),
+        (None, None) => list(conn, sql::HISTORY, params![limit], now, ENDED),
+        (None, Some((at, id))) => list(conn, sql::HISTORY_BEFORE, params![at, id, limit], now, ENDED),
+        (Some(kind), None) => list(conn, sql::HISTORY_OF_KIND, params![kind, limit], now, ENDED),
         (Some(kind), Some((at, id))) => {
-            list(conn, sql::HISTORY_OF_KIND_BEFORE, params![kind, at, id, limit], now)
+            list(conn, sql::HISTORY_OF_KIND_BEFORE, params![kind, at, id, limit], now, ENDED)
         }
     }
 }
@@ -166,27 +166,37 @@ pub(super) fn pending_of_session(
     limit: u32,
     now: Time,
 ) -> rusqlite::Result<Vec<Seen>> {
-    list(conn, sql::PENDING_OF_SESSION, params![session_key, limit], now)
+    list(conn, sql::PENDING_OF_SESSION, params![session_key, limit], now, OPENED)
 }
 
-fn list(conn: &Connection, statement: &str, params: impl Params, now: Time) -> rusqlite::Result<Vec<Seen>> {
+/// What a list goes by.
+const OPENED: &str = "created_at";
+const ENDED: &str = "resolved_at";
+
+fn list(
+    conn: &Connection,
+    statement: &str,
+    params: impl Params,
+    now: Time,
+    place: &str,
+) -> rusqlite::Result<Vec<Seen>> {
     let mut statement = conn.prepare_cached(statement)?;
     let mut rows = statement.query(params)?;
     let mut list = Vec::new();
     while let Some(found) = rows.next()? {
-        list.extend(seen(conn, found, now)?);
+        list.extend(seen(conn, found, now, place)?);
     }
     Ok(list)
 }
 
 /// A row and what waits behind it. `None` if there is nothing to call it by.
-fn seen(conn: &Connection, found: &Row<'_>, now: Time) -> rusqlite::Result<Option<Seen>> {
+fn seen(conn: &Connection, found: &Row<'_>, now: Time, place: &str) -> rusqlite::Result<Option<Seen>> {
     let Some(stored) = row::stored(conn, found)? else {
         return Ok(None);
     };
-    let created_at = Time::from_ms(found.get("created_at")?);
+    let at = Time::from_ms(found.get(place)?);
     let corrupt = |id: ApprovalId, why: String| Seen {
-        place: (created_at, id.clone()),
+        place: (at, id.clone()),
         stored: Stored::Corrupt { id, why },
         // Nothing waits behind what cannot be read.
         bound: Bound::CallerGone,
@@ -197,7 +207,7 @@ fn seen(conn: &Connection, found: &Row<'_>, now: Time) -> rusqlite::Result<Optio
     };
     match SqliteLedger::new(conn).bound(&approval, now) {
         Ok(bound) => {
-            let place = (created_at, approval.id.clone());
+            let place = (at, approval.id.clone());
             Ok(Some(Seen { place, stored: Stored::Sound(approval), bound }))
         }
         // What it waits on does not decode: then neither does it.

@@ -78,7 +78,10 @@ statements! {
     RUNTIME = "SELECT epoch, kind, instance, owner_id, lease_until, ended_at FROM runtimes WHERE epoch = ?1";
     RUN = "SELECT id, owner_id, agent, state, fence, held_until, last_seq, created_at, updated_at FROM runs WHERE id = ?1";
     IDEMPOTENCY = "SELECT body, approval_id FROM idempotency_keys WHERE principal_id = ?1 AND key = ?2";
-    IS_TAKEN = "SELECT EXISTS (SELECT 1 FROM approvals WHERE id = ?1) OR EXISTS (SELECT 1 FROM approvals WHERE reference = ?1)";
+    /// By what is there, or by what was and has been removed: its id is in its facts.
+    IS_TAKEN = "SELECT EXISTS (SELECT 1 FROM approvals WHERE id = ?1) OR EXISTS (SELECT 1 FROM approvals WHERE reference = ?1) \
+         OR EXISTS (SELECT 1 FROM approval_events WHERE approval_id = ?1) \
+         OR EXISTS (SELECT 1 FROM removed_references WHERE reference = ?1)";
     TALLY = "SELECT pending FROM pending_tallies WHERE of = ?1 AND name = ?2";
     IS_FROZEN = "SELECT EXISTS (SELECT 1 FROM freezes WHERE agent IN ('', ?1))";
     SESSION = "SELECT controller, requester, parent, spawned_by, owner_id FROM sessions WHERE key = ?1";
@@ -257,7 +260,7 @@ mod tests {
     use rusqlite::Connection;
 
     use super::*;
-    use crate::sqlite::{migrate, read};
+    use crate::sqlite::{keep_plans, migrate, read};
 
     #[test]
     fn every_statement_prepares_on_a_fresh_database() {
@@ -289,6 +292,7 @@ mod tests {
 
     fn fresh() -> Connection {
         let mut conn = Connection::open_in_memory().unwrap();
+        keep_plans(&conn).unwrap();
         migrate::migrate(&mut conn, "memory", holdgate_core::Time::from_ms(0)).unwrap();
         conn
     }
