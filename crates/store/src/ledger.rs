@@ -6,8 +6,8 @@ use holdgate_core::action::Digest;
 use holdgate_core::approval::Bound;
 use holdgate_core::audience::SessionEdges;
 use holdgate_core::{
-    Actor, AdministrationEvent, Approval, ApprovalId, EpochId, Event, PersonId, Principal, PrincipalId, Run, RunId,
-    Scopes, Time,
+    Actor, AdministrationEvent, Approval, ApprovalId, EpochId, Event, PersonId, Principal, PrincipalId, Run,
+    RunId, Scopes, Time,
 };
 
 use crate::{Device, Notice, Runtime, Stored};
@@ -31,7 +31,7 @@ pub trait Ledger {
         by: &PrincipalId,
         key: &str,
     ) -> Result<Option<(Digest, ApprovalId)>, Self::Error>;
-    /// Whether `text` is the id or the reference of some approval.
+    /// Whether `text` is the id or the reference of some approval, or was of one that has been removed.
     fn is_taken(&mut self, text: &str) -> Result<bool, Self::Error>;
     /// How many requests of an identity are pending, as stored.
     fn pending_of(&mut self, requester: &PrincipalId) -> Result<u32, Self::Error>;
@@ -59,7 +59,7 @@ pub trait Ledger {
     fn update_approval(&mut self, approval: &Approval, at: Time) -> Result<(), Self::Error>;
     /// Keeps the sweep from finding an approval that does not decode again and again. Its row stays as it is.
     fn set_aside(&mut self, id: &ApprovalId, at: Time) -> Result<(), Self::Error>;
-    /// Removes an approval with its votes and keys. Its facts stay.
+    /// Removes an approval with its votes and keys. Its facts stay, and its names stay taken.
     fn remove_approval(&mut self, id: &ApprovalId) -> Result<(), Self::Error>;
     /// Appends a fact. Answers its number.
     fn append_event(

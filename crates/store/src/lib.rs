@@ -19,8 +19,8 @@ use holdgate_core::approval::{Bound, Draft, Status};
 use holdgate_core::audience::SessionEdges;
 use holdgate_core::run::RunCommand;
 use holdgate_core::{
-    Actor, AdministrationEvent, Approval, ApprovalId, Command, EpochId, Event, Fence, Kind, PersonId, Principal,
-    PrincipalId, Refusal, Run, RunId, Scopes, Time,
+    Actor, AdministrationEvent, Approval, ApprovalId, Command, EpochId, Event, Fence, Kind, PersonId,
+    Principal, PrincipalId, Refusal, Run, RunId, Scopes, Time,
 };
 use tokio::sync::broadcast;
 
@@ -522,7 +522,7 @@ pub struct Seen {
     pub stored: Stored,
     /// What waits behind it.
     pub bound: Bound,
-    /// Its place in the list of all: when it was created, and its id.
+    /// Its place in its list: when it was created, or, in a history, when it ended; and its id.
     pub place: (Time, ApprovalId),
 }
 

@@ -8,24 +8,32 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use holdgate_core::approval::{Binding, Draft, Outcome as Came, Source};
-use holdgate_core::principal::PrincipalKind;
-use holdgate_core::requirement::{Decision, Requirement};
-use holdgate_core::run::{RunCommand, RunState};
-use holdgate_core::{
-    Action, Approval, ApprovalId, Canonical, Command, Digest, EpochId, Fence, Kind, Principal, Refusal, Run,
-    RunId, Time,
-};
-use holdgate_store::{Answer, Append, Op, Outcome, RuntimeKind, Seen, Store, StoreError, Stored};
+use holdgate_store::{Store, StoreError};
 
 use crate::ManualClock;
 
+mod stage;
+
+use stage::{
+    LIFE_MS, Stage, approval, claim, draft, draft_in, drain, duplicate, entry, hand_in, hash, open,
+    principal, refusal, refused, reviewers, sound, touched, vote,
+};
+
+pub mod administration;
+pub mod admission;
+pub mod chosen;
 pub mod credentials;
+pub mod devices;
+pub mod ended;
 pub mod leases;
 pub mod lists;
+pub mod notices;
 pub mod races;
+pub mod records;
 pub mod requests;
+pub mod reviewing;
 pub mod runs;
+pub mod sessions;
 pub mod time;
 
 /// One database that can be opened, dropped and opened again.
@@ -33,6 +41,9 @@ pub mod time;
 pub trait Backend: Send + Sync {
     /// Opens it. The store of the opening before has been dropped.
     async fn open(&self, clock: Arc<ManualClock>) -> Arc<dyn Store>;
+
+    /// Keeps the opened store from writing until what is answered is dropped. What is asked of it meanwhile waits.
+    async fn hold(&self) -> Box<dyn Send>;
 }
 
 /// Instantiates every promise as a test against the [`Backend`] that `$backend` makes.
@@ -40,11 +51,36 @@ pub trait Backend: Send + Sync {
 macro_rules! store_contract {
     ($backend:expr) => {
         $crate::store_contract!(@each $backend,
+            administration::only_an_administrator_changes_who_may_act,
+            administration::an_issued_token_is_one_identity,
+            administration::a_rotated_token_ends_the_earlier_one_and_its_sign_ins,
+            administration::a_revoked_identity_is_nobody,
+            administration::every_change_of_who_may_act_is_written_down,
+            admission::as_many_may_be_pending_as_the_caps_say,
+            admission::an_append_opens_no_more_than_the_caps_say,
+            admission::a_freeze_stops_what_is_new_and_nothing_else,
+            admission::an_agent_is_frozen_alone,
+            admission::only_an_administrator_freezes,
+            admission::a_flood_is_refused_and_holds_nobody_up,
+            chosen::a_chosen_id_is_opaque,
+            chosen::a_chosen_id_is_given_once,
+            chosen::no_id_is_anothers_reference,
+            chosen::a_request_is_found_by_its_id_and_by_its_reference,
             credentials::a_new_credential_replaces_the_earlier_one,
             credentials::a_page_session_is_a_reviewers_and_lapses,
             credentials::a_page_session_ends_with_the_credential_that_opened_it,
             credentials::an_identity_without_a_credential_can_do_nothing,
             credentials::a_credential_that_another_identity_has_is_refused,
+            devices::a_pairing_code_is_used_once,
+            devices::a_pairing_code_lapses,
+            devices::a_device_keeps_its_four_newest_credentials,
+            devices::letting_a_device_in_leaves_a_paired_one_as_it_is,
+            devices::a_revoked_device_comes_back_with_a_code_only,
+            ended::history_is_in_the_order_of_the_ends,
+            ended::pages_of_history_stay_in_place_while_more_ends,
+            ended::what_ended_long_ago_is_removed_and_its_facts_stay,
+            ended::what_is_still_open_is_not_removed,
+            ended::a_name_is_not_given_again_when_its_record_is_gone,
             leases::an_epoch_that_is_not_renewed_lapses,
             leases::a_renewed_epoch_lives_on,
             leases::an_epoch_is_started_once,
@@ -57,10 +93,21 @@ macro_rules! store_contract {
             leases::a_claim_whose_holder_is_gone_becomes_unknown_and_a_late_receipt_replaces_that,
             lists::a_list_is_newest_first_and_can_be_narrowed,
             lists::pages_neither_repeat_nor_miss_while_others_insert,
+            lists::a_prefix_is_taken_literally,
+            lists::what_is_pending_is_counted_by_kind,
+            notices::a_change_is_told_after_it_is_durable,
+            notices::each_change_is_told_once_and_in_order,
+            notices::nothing_is_told_of_what_did_not_happen,
+            notices::who_missed_notices_reads_the_same_in_the_facts,
+            notices::a_changed_identity_is_told,
             races::allow_and_deny_at_once_have_one_winner_and_every_loser_is_told,
             races::many_claims_at_once_have_one_winner,
             races::two_processes_that_want_one_run_have_one_winner,
             races::many_requests_at_once_are_all_kept,
+            races::a_claim_and_a_revocation_at_once_have_one_winner,
+            races::ten_people_answer_a_hundred_requests_at_once,
+            records::every_field_of_a_request_is_kept,
+            records::every_end_is_kept,
             requests::a_request_is_kept_as_it_was_opened,
             requests::the_same_request_again_is_the_same_record,
             requests::a_key_names_one_body_of_one_identity,
@@ -70,8 +117,16 @@ macro_rules! store_contract {
             requests::another_agent_sees_nothing,
             requests::a_stale_digest_changes_nothing,
             requests::a_withdrawn_request_cannot_be_answered,
-            requests::a_change_is_hinted_after_it_is_durable,
             requests::everything_is_there_after_reopening,
+            reviewing::two_devices_of_a_person_count_once,
+            reviewing::the_vote_that_completes_it_ends_it_in_the_same_commit,
+            reviewing::an_allow_may_become_a_deny_while_it_is_pending,
+            reviewing::a_device_that_is_revoked_meanwhile_does_not_answer,
+            reviewing::a_group_is_who_belongs_to_it_then,
+            reviewing::a_connection_does_no_more_than_its_scopes,
+            reviewing::a_list_of_reviewers_outranks_who_asked,
+            reviewing::a_revoked_allow_is_not_spent,
+            reviewing::a_runtime_resolves_within_its_range,
             runs::a_run_is_created_once,
             runs::a_journal_keeps_its_order_and_its_place,
             runs::a_page_of_a_journal_is_bounded_in_bytes,
@@ -83,6 +138,11 @@ macro_rules! store_contract {
             runs::an_ended_run_takes_no_more,
             runs::another_owner_finds_no_run,
             runs::a_request_of_a_run_needs_its_fence,
+            runs::an_aborted_run_ends_what_waits_behind_it,
+            runs::a_run_calls_off_its_own_requests_only,
+            sessions::an_audience_is_computed_once_and_stays,
+            sessions::a_session_is_described_by_who_did_first,
+            sessions::a_sessions_stream_shows_what_is_pending,
             time::a_request_ends_exactly_at_its_deadline,
             time::what_time_decided_is_written_down_by_who_comes_next,
             time::a_clock_set_back_revives_nothing,
@@ -102,220 +162,6 @@ macro_rules! store_contract {
     };
 }
 
-/// A store with the identities that the promises are about.
-struct Stage<'b> {
-    backend: &'b dyn Backend,
-    clock: Arc<ManualClock>,
-    opened: Option<Arc<dyn Store>>,
-    agent: Principal,
-    other: Principal,
-    reviewer: Principal,
-}
-
-/// How long a request on the stage lives.
-const LIFE_MS: i64 = 600_000;
-
-impl<'b> Stage<'b> {
-    async fn set(backend: &'b dyn Backend) -> Self {
-        let clock = ManualClock::at(Time::from_ms(1_700_000_000_000));
-        let opened = Some(backend.open(Arc::clone(&clock)).await);
-        let identity =
-            |id: &str, kind| Principal { id: id.parse().unwrap(), kind, label: format!("The {id}") };
-        let stage = Self {
-            backend,
-            clock,
-            opened,
-            agent: identity("agent", PrincipalKind::Agent),
-            other: identity("other", PrincipalKind::Agent),
-            reviewer: identity("reviewer", PrincipalKind::Administrator),
-        };
-        for who in [&stage.agent, &stage.other, &stage.reviewer] {
-            stage.admit(who, &format!("token of {}", who.id)).await;
-        }
-        stage
-    }
-
-    /// Drops the store and opens the database again.
-    async fn reopen(&mut self) {
-        self.opened = None;
-        self.opened = Some(self.backend.open(Arc::clone(&self.clock)).await);
-    }
-
-    fn store(&self) -> &Arc<dyn Store> {
-        self.opened.as_ref().expect("the stage is open")
-    }
-
-    async fn execute(&self, op: Op) -> Outcome {
-        self.store().execute(op).await.unwrap()
-    }
-
-    async fn admit(&self, who: &Principal, token: &str) {
-        let op = Op::PutCredential { hash: Digest::of(token.as_bytes()), principal: who.clone() };
-        assert_eq!(self.execute(op).await, Outcome::Committed(Answer::Done));
-    }
-
-    async fn caller(&self, by: &Principal) -> EpochId {
-        let epoch = holdgate_store::mint::epoch();
-        self.start(epoch.clone(), RuntimeKind::Caller, by).await;
-        epoch
-    }
-
-    async fn gateway(&self, instance: &str) -> EpochId {
-        let epoch = holdgate_store::mint::epoch();
-        self.start(epoch.clone(), RuntimeKind::Gateway { instance: instance.to_owned() }, &self.agent).await;
-        epoch
-    }
-
-    async fn start(&self, epoch: EpochId, kind: RuntimeKind, by: &Principal) {
-        let outcome = self.execute(Op::StartRuntime { epoch, kind, by: by.id.clone() }).await;
-        assert!(matches!(outcome, Outcome::Committed(Answer::Runtime(_))), "{outcome:?}");
-    }
-
-    async fn renew(&self, epoch: &EpochId, by: &Principal) -> Outcome {
-        self.execute(Op::RenewRuntime { epoch: epoch.clone(), by: by.id.clone() }).await
-    }
-
-    /// Opens a request of the agent behind a live process.
-    async fn ask(&self, epoch: &EpochId, boundary: &str) -> Approval {
-        approval(self.open(draft(boundary, Binding::Runtime(epoch.clone())), None, &self.agent).await)
-    }
-
-    async fn open(&self, draft: Draft, fence: Option<Fence>, by: &Principal) -> Outcome {
-        self.execute(Op::Open { draft: Box::new(draft), fence, by: by.id.clone(), key: None }).await
-    }
-
-    async fn apply(&self, id: &ApprovalId, command: Command, by: &Principal) -> Outcome {
-        self.execute(Op::Apply { id: id.clone(), command, by: by.id.clone() }).await
-    }
-
-    async fn vote(&self, on: &Approval, decision: Decision) -> Outcome {
-        self.apply(&on.id, vote(on, decision), &self.reviewer).await
-    }
-
-    async fn claim(&self, on: &Approval, claim_id: &str, fence: Option<Fence>) -> Outcome {
-        let command = Command::Claim { claim_id: claim_id.parse().unwrap(), digest: on.digest, fence };
-        self.apply(&on.id, command, &self.agent).await
-    }
-
-    async fn settle(&self, on: &Approval, claim_id: &str, outcome: Came) -> Outcome {
-        let command = Command::Settle { claim_id: claim_id.parse().unwrap(), outcome, detail: None };
-        self.apply(&on.id, command, &self.agent).await
-    }
-
-    async fn seen(&self, id: &ApprovalId) -> Seen {
-        self.store().approval(id).await.unwrap().expect("the approval exists")
-    }
-
-    /// The record as it is stored, whatever time has decided since.
-    async fn stored(&self, id: &ApprovalId) -> Approval {
-        sound(self.seen(id).await)
-    }
-
-    async fn create_run(&self, id: &str) -> RunId {
-        let id: RunId = id.parse().unwrap();
-        let op = Op::CreateRun { id: id.clone(), agent: "releaser".to_owned(), by: self.agent.id.clone() };
-        assert!(matches!(self.execute(op).await, Outcome::Committed(Answer::Run(_))));
-        id
-    }
-
-    async fn hold(&self, id: &RunId, command: RunCommand) -> Result<Run, Refusal> {
-        match self.execute(Op::HoldRun { id: id.clone(), command, by: self.agent.id.clone() }).await {
-            Outcome::Committed(Answer::Run(run)) => Ok(run),
-            Outcome::Refused(why, _) => Err(why),
-            other => panic!("a hold was answered {other:?}"),
-        }
-    }
-
-    /// A run that the agent holds, and the fence it holds it with.
-    async fn held_run(&self, id: &str) -> (RunId, Fence) {
-        let id = self.create_run(id).await;
-        let run = self.hold(&id, RunCommand::Lease).await.unwrap();
-        (id, run.fence)
-    }
-
-    async fn append(&self, append: Append) -> Outcome {
-        self.execute(Op::Append { append, by: self.agent.id.clone() }).await
-    }
-
-    async fn sweep(&self, limit: u32) -> u32 {
-        match self.execute(Op::Sweep { limit }).await {
-            Outcome::Committed(Answer::Swept(count)) => count,
-            other => panic!("a sweep was answered {other:?}"),
-        }
-    }
-}
-
-/// A request to call a tool.
-fn draft(boundary: &str, binding: Binding) -> Draft {
-    let content =
-        Canonical::parse(r#"{"toolName":"deploy","input":{"stage":"production","replicas":3}}"#).unwrap();
-    let presentation = holdgate_core::presentation::present(Kind::Tool, &content.to_value()).unwrap();
-    Draft {
-        action: Action::freeze(Kind::Tool, boundary, content).unwrap(),
-        presentation,
-        reason: Some("the tests passed".to_owned()),
-        source: Source {
-            agent: Some("releaser".to_owned()),
-            tool_name: Some("deploy".to_owned()),
-            ..Source::default()
-        },
-        binding,
-        requirement: Requirement::default(),
-        timeout_ms: LIFE_MS,
-    }
-}
-
-fn entry(run: &RunId, fence: Fence, after: u64, events: &[&str]) -> Append {
-    Append {
-        run: run.clone(),
-        fence,
-        after,
-        events: events.iter().map(|&event| event.to_owned()).collect(),
-        state: RunState::Running,
-        opens: Vec::new(),
-    }
-}
-
-fn vote(on: &Approval, decision: Decision) -> Command {
-    Command::Vote { decision, digest: on.digest, reason: None }
-}
-
-/// The approval of a change that was made.
-fn approval(outcome: Outcome) -> Approval {
-    match outcome {
-        Outcome::Committed(Answer::Approval(approval)) => *approval,
-        other => panic!("not a committed approval: {other:?}"),
-    }
-}
-
-/// The approval of a change that had been made before.
-fn duplicate(outcome: Outcome) -> Approval {
-    match outcome {
-        Outcome::Duplicate(Answer::Approval(approval)) => *approval,
-        other => panic!("not a duplicate approval: {other:?}"),
-    }
-}
-
-/// Why nothing was changed.
-fn refusal(outcome: Outcome) -> Refusal {
-    refused(outcome).0
-}
-
-/// Why nothing was changed, and the record as it stands.
-fn refused(outcome: Outcome) -> (Refusal, Option<Approval>) {
-    match outcome {
-        Outcome::Refused(why, winner) => (why, winner.map(|winner| *winner)),
-        other => panic!("not refused: {other:?}"),
-    }
-}
-
-fn sound(seen: Seen) -> Approval {
-    match seen.stored {
-        Stored::Sound(approval) => *approval,
-        Stored::Corrupt { id, why } => panic!("{id} does not decode: {why}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     /// A promise that is written but not listed would never be kept.
@@ -323,12 +169,21 @@ mod tests {
     fn every_promise_is_listed() {
         let list = include_str!("contract.rs");
         let modules = [
+            ("administration", include_str!("contract/administration.rs")),
+            ("admission", include_str!("contract/admission.rs")),
+            ("chosen", include_str!("contract/chosen.rs")),
             ("credentials", include_str!("contract/credentials.rs")),
+            ("devices", include_str!("contract/devices.rs")),
+            ("ended", include_str!("contract/ended.rs")),
             ("leases", include_str!("contract/leases.rs")),
             ("lists", include_str!("contract/lists.rs")),
+            ("notices", include_str!("contract/notices.rs")),
             ("races", include_str!("contract/races.rs")),
+            ("records", include_str!("contract/records.rs")),
             ("requests", include_str!("contract/requests.rs")),
+            ("reviewing", include_str!("contract/reviewing.rs")),
             ("runs", include_str!("contract/runs.rs")),
+            ("sessions", include_str!("contract/sessions.rs")),
             ("time", include_str!("contract/time.rs")),
         ];
         let mut promises = 0;
@@ -340,6 +195,6 @@ mod tests {
                 promises += 1;
             }
         }
-        assert!(promises > 40, "{promises}");
+        assert!(promises > 90, "{promises}");
     }
 }

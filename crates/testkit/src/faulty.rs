@@ -3,8 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use holdgate_core::{ApprovalId, Principal, Run, RunId, Time};
-use holdgate_store::{Credential, Filter, JournalEntry, Op, Outcome, Seen, Store, StoreError};
+use holdgate_core::{Kind, Principal, PrincipalId, Run, RunId, Time};
+use holdgate_store::{
+    Administered, Credential, Filter, Freeze, HistoryFilter, Identity, JournalEntry, Notice, Op, Outcome,
+    Recorded, Seen, Store, StoreError,
+};
 use tokio::sync::{broadcast, oneshot};
 
 /// What goes wrong with one operation.
@@ -69,12 +72,24 @@ impl Store for Faulty {
         self.inner.now()
     }
 
-    async fn approval(&self, id: &ApprovalId) -> Result<Option<Seen>, StoreError> {
-        self.inner.approval(id).await
+    async fn approval(&self, locator: &str) -> Result<Option<Seen>, StoreError> {
+        self.inner.approval(locator).await
     }
 
     async fn approvals(&self, filter: Filter) -> Result<Vec<Seen>, StoreError> {
         self.inner.approvals(filter).await
+    }
+
+    async fn history(&self, filter: HistoryFilter) -> Result<Vec<Seen>, StoreError> {
+        self.inner.history(filter).await
+    }
+
+    async fn pending_of_session(&self, session_key: &str, limit: u32) -> Result<Vec<Seen>, StoreError> {
+        self.inner.pending_of_session(session_key, limit).await
+    }
+
+    async fn events(&self, after: u64, limit: u32) -> Result<Vec<Recorded>, StoreError> {
+        self.inner.events(after, limit).await
     }
 
     async fn next_due(&self) -> Result<Option<Time>, StoreError> {
@@ -93,7 +108,27 @@ impl Store for Faulty {
         self.inner.credential(credential).await
     }
 
-    fn changes(&self) -> broadcast::Receiver<ApprovalId> {
-        self.inner.changes()
+    async fn identity(&self, id: &PrincipalId) -> Result<Option<Identity>, StoreError> {
+        self.inner.identity(id).await
+    }
+
+    async fn identities(&self) -> Result<Vec<Identity>, StoreError> {
+        self.inner.identities().await
+    }
+
+    async fn freezes(&self) -> Result<Vec<Freeze>, StoreError> {
+        self.inner.freezes().await
+    }
+
+    async fn administration(&self, after: u64, limit: u32) -> Result<Vec<Administered>, StoreError> {
+        self.inner.administration(after, limit).await
+    }
+
+    async fn pending_counts(&self) -> Result<Vec<(Kind, u64)>, StoreError> {
+        self.inner.pending_counts().await
+    }
+
+    fn notices(&self) -> broadcast::Receiver<Notice> {
+        self.inner.notices()
     }
 }

@@ -1,5 +1,7 @@
 //! Operations on approvals: opening, commands, and what time decides.
 
+use std::collections::BTreeMap;
+
 use holdgate_core::approval::{Binding, Bound, Draft, TerminalReason};
 use holdgate_core::audience::{SessionEdges, audience};
 use holdgate_core::{
@@ -36,7 +38,7 @@ impl<L: Ledger> Transaction<'_, L> {
             return Ok(Ok(Outcome::Duplicate(Answer::Approval(Box::new(first)))));
         }
         accept!(self.check_binding(&draft.binding, fence, &by)?);
-        let opening = accept!(self.find_or_open(draft, &by, caps)?);
+        let opening = accept!(self.find_or_open(draft, &by, caps, &[])?);
         let (approval, is_new) = self.write_opening(opening, &by)?;
         if let Some(IdempotencyKey { key, body }) = key {
             self.ledger.put_idempotency(&by.id, &key, body, &approval.id, self.now)?;
@@ -46,12 +48,13 @@ impl<L: Ledger> Transaction<'_, L> {
     }
 
     /// A new request, or the one that asks exactly the same from the same place. Writes nothing new yet, so
-    /// that several can be refused as one.
+    /// that several can be refused as one; `ahead` are those that will be written before it.
     pub(super) fn find_or_open(
         &mut self,
         draft: Draft,
         by: &Principal,
         caps: Caps,
+        ahead: &[Opening],
     ) -> Step<Opening, L::Error> {
         if !by.may_request() {
             return Ok(Err(Refusal::NotARequester.into()));
@@ -70,7 +73,7 @@ impl<L: Ledger> Transaction<'_, L> {
             let is_own = existing.requester.id == by.id;
             return Ok(if is_own { Ok(Opening::Existing(existing)) } else { Err(Refusal::NotFound.into()) });
         }
-        accept!(self.check_room(&change.approval, by, caps)?);
+        accept!(self.check_room(&change.approval, by, caps, ahead)?);
         Ok(Ok(Opening::New(change)))
     }
 
@@ -80,17 +83,29 @@ impl<L: Ledger> Transaction<'_, L> {
         approval: &Approval,
         by: &Principal,
         caps: Caps,
+        ahead: &[Opening],
     ) -> Result<Result<(), Refusal>, L::Error> {
         if self.ledger.is_frozen(&by.id)? {
             return Ok(Err(Refusal::Frozen));
         }
-        if self.ledger.pending_of(&by.id)? >= caps.per_principal {
+        // The same twice is one.
+        let ahead: BTreeMap<&ApprovalId, Option<&String>> = ahead
+            .iter()
+            .filter_map(|opening| match opening {
+                Opening::New(change) => Some((&change.approval.id, change.approval.audience.first())),
+                Opening::Existing(_) => None,
+            })
+            .filter(|(id, _)| **id != approval.id)
+            .collect();
+        let room = |pending: u32, ahead: usize, limit: u32| pending as usize + ahead < limit as usize;
+        if !room(self.ledger.pending_of(&by.id)?, ahead.len(), caps.per_principal) {
             return Ok(Err(Refusal::TooManyPending { whose: "agent", limit: caps.per_principal }));
         }
-        if let Some(session) = approval.audience.first()
-            && self.ledger.pending_in(session)? >= caps.per_session
-        {
-            return Ok(Err(Refusal::TooManyPending { whose: "session", limit: caps.per_session }));
+        if let Some(session) = approval.audience.first() {
+            let in_session = ahead.values().filter(|first| **first == Some(session)).count();
+            if !room(self.ledger.pending_in(session)?, in_session, caps.per_session) {
+                return Ok(Err(Refusal::TooManyPending { whose: "session", limit: caps.per_session }));
+            }
         }
         Ok(Ok(()))
     }

@@ -90,12 +90,13 @@ impl<L: Ledger> Transaction<'_, L> {
         let run = accept!(self.ledger.run(&run)?.ok_or(Refusal::NotFound));
         let command = RunCommand::Append { fence, after, count: events.len() as u64, state };
         let run = accept!(run.apply(command, &by, self.now));
-        let mut openings = Vec::with_capacity(opens.len());
+        let mut openings: Vec<Opening> = Vec::with_capacity(opens.len());
         for draft in opens {
             if draft.binding != Binding::Checkpoint(run.id.clone()) {
                 return Ok(Err(Refusal::NotFound.into()));
             }
-            openings.push(accept!(self.find_or_open(draft, &by, caps)?));
+            let opening = accept!(self.find_or_open(draft, &by, caps, &openings)?);
+            openings.push(opening);
         }
         let mut approvals: Vec<Approval> = Vec::with_capacity(openings.len());
         for opening in openings {

@@ -6,7 +6,7 @@ use holdgate_core::{Command, Fence};
 use holdgate_store::Op;
 use rusqlite::Connection;
 
-use crate::stage::{Database, agent, ask, claim, clock, commit, held_run, populate, vote};
+use crate::stage::{Database, agent, ask, by, claim, clock, commit, held_run, populate, vote};
 
 /// A database with a request in each phase, each behind a stored run; and one, `live`, behind a process.
 async fn populated() -> (Database, Connection) {
@@ -29,7 +29,7 @@ async fn populated() -> (Database, Connection) {
         if phase == "settled" {
             let claim_id = "c".parse().unwrap();
             let command = Command::Settle { claim_id, outcome: Came::Succeeded, detail: None };
-            commit(&*store, Op::Apply { id: asked.id, command, by: agent() }).await;
+            commit(&*store, Op::Apply { id: asked.id, command, by: by(agent()) }).await;
         }
     }
     store.close().await;

@@ -14,6 +14,12 @@ impl Backend for Database {
     async fn open(&self, clock: Arc<ManualClock>) -> Arc<dyn Store> {
         self.store(clock)
     }
+
+    async fn hold(&self) -> Box<dyn Send> {
+        let writer = self.raw();
+        writer.execute_batch("BEGIN IMMEDIATE").unwrap();
+        Box::new(writer)
+    }
 }
 
 holdgate_testkit::store_contract!(Database::new());

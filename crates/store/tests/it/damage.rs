@@ -9,7 +9,7 @@ use holdgate_store::sqlite::SqliteStore;
 use holdgate_store::{Answer, Filter, Op, Outcome, Store, Stored};
 use rusqlite::Connection;
 
-use crate::stage::{Database, ask, claim, clock, commit, held_run, populate, vote};
+use crate::stage::{Database, agent, ask, by, claim, clock, commit, held_run, populate, seen, vote};
 
 /// A connection that no constraint of the schema holds back.
 fn vandal(database: &Database) -> Connection {
@@ -110,7 +110,7 @@ async fn no_damage_makes_an_allow() {
 }
 
 async fn is_denied(store: &Arc<SqliteStore>, good: &Approval, damage: &str) {
-    let seen = store.approval(&good.id).await.unwrap().unwrap();
+    let seen = seen(&**store, &good.id).await;
     let Stored::Corrupt { id, .. } = &seen.stored else { panic!("{damage}: {:?}", seen.stored) };
     assert_eq!((id, seen.bound), (&good.id, Bound::CallerGone));
     let claimed = store.execute(claim(good, "c", FENCE)).await.unwrap();
@@ -157,7 +157,7 @@ async fn the_sweep_sets_a_damaged_row_aside_once_and_goes_on() {
     vandal.execute("UPDATE approvals SET presentation = '{' WHERE id = ?1", [bad.id.as_str()]).unwrap();
     clock.advance(600_000);
     let sweep = async |limit| match store.execute(Op::Sweep { limit }).await.unwrap() {
-        Outcome::Committed(Answer::Swept(count)) => count,
+        Outcome::Committed(Answer::Touched(count)) => count,
         other => panic!("{other:?}"),
     };
     assert_eq!([sweep(1).await, sweep(1).await, sweep(1).await], [1, 1, 0]);
@@ -186,14 +186,11 @@ async fn a_damaged_run_ends_what_waits_behind_it_and_is_not_made_anew() {
     populate(&*store).await;
     let good = allowed(&store, "run_1").await;
     vandal(&database).execute("UPDATE runs SET state = 'anything'", []).unwrap();
-    let seen = store.approval(&good.id).await.unwrap().unwrap();
+    let seen = seen(&*store, &good.id).await;
     assert!(matches!(seen.stored, Stored::Corrupt { .. }));
     assert!(store.execute(claim(&good, "c", FENCE)).await.is_err());
-    let create = Op::CreateRun {
-        id: "run_1".parse().unwrap(),
-        agent: "releaser".to_owned(),
-        by: crate::stage::agent(),
-    };
+    let create =
+        Op::CreateRun { id: "run_1".parse().unwrap(), agent: "releaser".to_owned(), by: by(agent()) };
     assert!(store.execute(create).await.is_err());
     assert!(store.run(&"run_1".parse().unwrap()).await.is_err());
 }
@@ -209,7 +206,7 @@ async fn what_a_stored_run_will_run_is_shown_whatever_was_written_about_it() {
     let changed = vandal(&database)
         .execute("UPDATE approvals SET presentation = ?1 WHERE id = ?2", [lie, asked.id.as_str()]);
     assert_eq!(changed.unwrap(), 1);
-    let seen = store.approval(&asked.id).await.unwrap().unwrap();
+    let seen = seen(&*store, &asked.id).await;
     let Stored::Sound(read) = seen.stored else { panic!("{seen:?}") };
     assert_eq!(read.presentation, asked.presentation);
 }

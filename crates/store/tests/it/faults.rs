@@ -21,7 +21,7 @@ async fn a_fault_before_changes_nothing_and_is_used_up() {
     let asked = commit(&*store, ask(Binding::Runtime(epoch), "t:1")).await;
     let failed = store.execute(vote(&asked, Decision::AllowOnce)).await;
     assert!(matches!(failed, Err(StoreError::Failed(_))), "{failed:?}");
-    let seen = store.approval(&asked.id).await.unwrap().unwrap();
+    let seen = crate::stage::seen(&*store, &asked.id).await;
     assert_eq!(seen.stored, Stored::Sound(Box::new(asked.clone())));
     commit(&*store, vote(&asked, Decision::AllowOnce)).await;
 }

@@ -73,7 +73,7 @@ async fn what_was_acknowledged_before_the_log_was_removed_is_kept_when_the_store
     store.close().await;
     drop(store);
     let again = database.store(clock());
-    assert!(again.approval(&asked.id).await.unwrap().is_some());
+    assert!(again.approval(asked.id.as_str()).await.unwrap().is_some());
 }
 
 /// Whoever watches the store is told that it is over.

@@ -4,7 +4,7 @@ use holdgate_core::approval::{Binding, Bound, Outcome as Came, Status, TerminalR
 use holdgate_core::limits::{RUN_LEASE_MS, RUNTIME_LEASE_MS};
 use holdgate_core::requirement::Decision;
 use holdgate_core::{Approval, Refusal};
-use holdgate_store::{Answer, Op, Outcome, RuntimeKind};
+use holdgate_store::{Answer, By, Op, Outcome, RuntimeKind};
 
 use super::{Backend, Stage, approval, draft, duplicate, refusal, refused};
 
@@ -54,7 +54,7 @@ pub async fn an_epoch_is_started_once(backend: &dyn Backend) {
     let start = |by: &holdgate_core::Principal| Op::StartRuntime {
         epoch: epoch.clone(),
         kind: RuntimeKind::Caller,
-        by: by.id.clone(),
+        by: By::from(by),
     };
     let again = stage.execute(start(&stage.agent)).await;
     assert!(matches!(again, Outcome::Duplicate(Answer::Runtime(_))), "{again:?}");
@@ -106,10 +106,10 @@ pub async fn a_starting_gateway_spares_the_living_and_revives_nobody(backend: &d
     stage.clock.advance(5 * RUNTIME_LEASE_MS);
     // A start that fails has written something before it did; that spoils nothing for the next.
     stage.reopen().await;
-    stage.admit(&stage.reviewer, "changed").await;
+    stage.provide(&stage.reviewer, "changed").await;
     stage.clock.advance(5 * RUNTIME_LEASE_MS);
     stage.reopen().await;
-    stage.admit(&stage.reviewer, "changed again").await;
+    stage.provide(&stage.reviewer, "changed again").await;
     stage.gateway("here").await;
     let now = stage.store().now();
     assert_eq!(stage.seen(&of_alive.id).await.bound, Bound::Live);

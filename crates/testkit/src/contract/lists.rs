@@ -1,6 +1,6 @@
 //! Lists: order, narrowing, pages.
 
-use holdgate_core::approval::{Binding, Status};
+use holdgate_core::approval::{Binding, Draft, Status};
 use holdgate_core::requirement::Decision;
 use holdgate_core::{ApprovalId, Kind};
 use holdgate_store::{Filter, Seen};
@@ -72,4 +72,49 @@ pub async fn pages_neither_repeat_nor_miss_while_others_insert(backend: &dyn Bac
     there.sort();
     found.sort();
     assert_eq!(found, there);
+}
+
+/// What begins with exactly these characters: none of them stands for another, and none is folded.
+pub async fn a_prefix_is_taken_literally(backend: &dyn Backend) {
+    let stage = Stage::set(backend).await;
+    let epoch = stage.caller(&stage.agent).await;
+    for id in ["a_b", "aXb", "A_b", "a%", "a", "\u{10FFFF}z", "\u{D7FF}", "\u{E000}"] {
+        let id = Some(id.parse().unwrap());
+        let draft = Draft { id, ..draft("t:1", Binding::Runtime(epoch.clone())) };
+        approval(stage.open(draft, None, &stage.agent).await);
+    }
+    for (prefix, expected) in [
+        ("a_", &["a_b"][..]),
+        ("a%", &["a%"]),
+        ("a", &["a", "a%", "aXb", "a_b"]),
+        ("a_b", &["a_b"]),
+        ("a_bc", &[]),
+        ("\u{10FFFF}", &["\u{10FFFF}z"]),
+        ("\u{D7FF}", &["\u{D7FF}"]),
+    ] {
+        let filter = Filter { id_prefix: Some(prefix.to_owned()), ..all() };
+        let mut found: Vec<String> = ids(&stage, filter).await.into_iter().map(|id| id.to_string()).collect();
+        found.sort();
+        assert_eq!(found, expected, "{prefix:?}");
+    }
+    assert_eq!(ids(&stage, Filter { id_prefix: Some(String::new()), ..all() }).await.len(), 8);
+}
+
+/// Of each kind, as stored, and only what is pending.
+pub async fn what_is_pending_is_counted_by_kind(backend: &dyn Backend) {
+    let mut stage = Stage::set(backend).await;
+    assert_eq!(stage.store().pending_counts().await.unwrap(), []);
+    let epoch = stage.caller(&stage.agent).await;
+    let first = stage.ask(&epoch, "t:1").await;
+    let second = stage.ask(&epoch, "t:2").await;
+    approval(stage.open(super::ended::command("exec", &epoch), None, &stage.agent).await);
+    let mut counts = stage.store().pending_counts().await.unwrap();
+    counts.sort_by_key(|(kind, _)| kind.as_str());
+    assert_eq!(counts, [(Kind::Exec, 1), (Kind::Tool, 2)]);
+    approval(stage.vote(&first, Decision::AllowOnce).await);
+    approval(stage.claim(&first, "c", None).await);
+    approval(stage.vote(&second, Decision::Deny).await);
+    stage.reopen().await;
+    let counts = stage.store().pending_counts().await.unwrap();
+    assert_eq!(counts.into_iter().filter(|(_, count)| *count > 0).collect::<Vec<_>>(), [(Kind::Exec, 1)]);
 }

@@ -2,10 +2,12 @@
 
 use holdgate_core::approval::{Binding, Bound, Outcome as Came, Status, TerminalReason};
 use holdgate_core::requirement::Decision;
-use holdgate_core::{Command, Digest, Fence, Refusal, Time};
-use holdgate_store::{IdempotencyKey, Op, Outcome};
+use holdgate_core::{Command, Fence, Refusal, Time};
+use holdgate_store::{By, Caps, IdempotencyKey, Op, Outcome};
 
-use super::{Backend, Stage, approval, draft, duplicate, entry, refusal, refused, sound};
+use super::{
+    Backend, LIFE_MS, Stage, approval, claim, draft, duplicate, entry, hash, refusal, refused, sound, vote,
+};
 
 /// What is read back is what was answered, byte for byte.
 pub async fn a_request_is_kept_as_it_was_opened(backend: &dyn Backend) {
@@ -14,7 +16,7 @@ pub async fn a_request_is_kept_as_it_was_opened(backend: &dyn Backend) {
     let opened = stage.ask(&epoch, "t:1").await;
     assert_eq!(opened.status(), Status::Pending);
     assert_eq!(opened.created_at, stage.store().now());
-    assert_eq!(opened.expires_at, opened.created_at.plus_ms(super::LIFE_MS));
+    assert_eq!(opened.expires_at, opened.created_at.plus_ms(LIFE_MS));
     let seen = stage.seen(&opened.id).await;
     assert_eq!((seen.bound, &seen.place), (Bound::Live, &(opened.created_at, opened.id.clone())));
     assert_eq!(sound(seen), opened);
@@ -25,8 +27,7 @@ pub async fn a_request_is_kept_as_it_was_opened(backend: &dyn Backend) {
     assert_eq!(seen.bound, Bound::Run { fence, held: true });
     assert_eq!(sound(seen), kept);
     assert!(kept.content.is_some(), "a stored run runs what is stored");
-    let missing = "apr_00000000000000000000000000000000".parse().unwrap();
-    assert_eq!(stage.store().approval(&missing).await.unwrap(), None);
+    assert_eq!(stage.find("apr_00000000000000000000000000000000").await, None);
 }
 
 /// Asking again is asking once.
@@ -50,8 +51,9 @@ pub async fn a_key_names_one_body_of_one_identity(backend: &dyn Backend) {
     let open = |boundary: &str, body: &str| Op::Open {
         draft: Box::new(draft(boundary, Binding::Runtime(epoch.clone()))),
         fence: None,
-        by: stage.agent.id.clone(),
-        key: Some(IdempotencyKey { key: "k".to_owned(), body: Digest::of(body.as_bytes()) }),
+        by: By::from(&stage.agent),
+        key: Some(IdempotencyKey { key: "k".to_owned(), body: hash(body) }),
+        caps: Caps::default(),
     };
     let first = approval(stage.execute(open("t:1", "a")).await);
     assert_eq!(duplicate(stage.execute(open("t:1", "a")).await), first);
@@ -66,8 +68,9 @@ pub async fn a_key_names_one_body_of_one_identity(backend: &dyn Backend) {
     let op = Op::Open {
         draft: Box::new(draft("t:1", Binding::Runtime(others))),
         fence: None,
-        by: stage.other.id.clone(),
-        key: Some(IdempotencyKey { key: "k".to_owned(), body: Digest::of(b"c") }),
+        by: By::from(&stage.other),
+        key: Some(IdempotencyKey { key: "k".to_owned(), body: hash("c") }),
+        caps: Caps::default(),
     };
     assert_ne!(approval(stage.execute(op).await).id, first.id);
 }
@@ -112,7 +115,7 @@ pub async fn an_agent_never_decides(backend: &dyn Backend) {
     let stage = Stage::set(backend).await;
     let epoch = stage.caller(&stage.agent).await;
     let asked = stage.ask(&epoch, "t:1").await;
-    let allow = || super::vote(&asked, Decision::AllowOnce);
+    let allow = || vote(&asked, Decision::AllowOnce);
     assert_eq!(refusal(stage.apply(&asked.id, allow(), &stage.agent).await), Refusal::NotAReviewer);
     assert_eq!(refusal(stage.apply(&asked.id, allow(), &stage.other).await), Refusal::NotFound);
     assert_eq!(refusal(stage.apply(&asked.id, Command::Expire, &stage.agent).await), Refusal::NotAReviewer);
@@ -125,10 +128,9 @@ pub async fn another_agent_sees_nothing(backend: &dyn Backend) {
     let epoch = stage.caller(&stage.agent).await;
     let asked = stage.ask(&epoch, "t:1").await;
     approval(stage.vote(&asked, Decision::AllowOnce).await);
-    let claim = Command::Claim { claim_id: "c".parse().unwrap(), digest: asked.digest, fence: None };
     let absent = "apr_00000000000000000000000000000000".parse().unwrap();
     for id in [&asked.id, &absent] {
-        let answer = stage.apply(id, claim.clone(), &stage.other).await;
+        let answer = stage.apply(id, claim(&asked, "c", None), &stage.other).await;
         assert_eq!(answer, Outcome::Refused(Refusal::NotFound, None));
     }
 }
@@ -138,7 +140,7 @@ pub async fn a_stale_digest_changes_nothing(backend: &dyn Backend) {
     let stage = Stage::set(backend).await;
     let epoch = stage.caller(&stage.agent).await;
     let asked = stage.ask(&epoch, "t:1").await;
-    let digest = Digest::of(b"something else");
+    let digest = hash("something else");
     let vote = Command::Vote { decision: Decision::AllowOnce, digest, reason: None };
     assert_eq!(refusal(stage.apply(&asked.id, vote, &stage.reviewer).await), Refusal::StaleDigest);
     let allowed = approval(stage.vote(&asked, Decision::AllowOnce).await);
@@ -158,20 +160,6 @@ pub async fn a_withdrawn_request_cannot_be_answered(backend: &dyn Backend) {
     assert_eq!(duplicate(stage.apply(&asked.id, cancel(), &stage.agent).await), cancelled);
     let (why, winner) = refused(stage.vote(&asked, Decision::AllowOnce).await);
     assert_eq!((why, winner), (Refusal::Cancelled, Some(cancelled)));
-}
-
-/// Who hears of a change finds it.
-pub async fn a_change_is_hinted_after_it_is_durable(backend: &dyn Backend) {
-    let stage = Stage::set(backend).await;
-    let epoch = stage.caller(&stage.agent).await;
-    let mut changes = stage.store().changes();
-    let asked = stage.ask(&epoch, "t:1").await;
-    assert_eq!(changes.recv().await.unwrap(), asked.id);
-    assert_eq!(stage.stored(&asked.id).await, asked);
-    approval(stage.vote(&asked, Decision::Deny).await);
-    assert_eq!(changes.recv().await.unwrap(), asked.id);
-    duplicate(stage.vote(&asked, Decision::Deny).await);
-    assert!(changes.try_recv().is_err(), "nothing changed, nobody is told");
 }
 
 /// A record of every kind survives the process, unchanged.

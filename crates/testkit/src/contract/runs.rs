@@ -1,13 +1,13 @@
 //! Runs: one holder at a time, a journal that only grows, and requests that become durable with it.
 
-use holdgate_core::approval::Binding;
+use holdgate_core::approval::{Binding, Bound, Outcome as Came, Status, TerminalReason};
 use holdgate_core::limits::{EVENTS_PAGE_BYTES, RUN_LEASE_MS};
 use holdgate_core::requirement::Decision;
 use holdgate_core::run::{RunCommand, RunState};
-use holdgate_core::{Approval, Fence, Refusal, Run, RunId};
-use holdgate_store::{Answer, Append, Op, Outcome};
+use holdgate_core::{Approval, Fence, Principal, Refusal, Run, RunId};
+use holdgate_store::{Answer, Append, By, Caps, Op, Outcome};
 
-use super::{Backend, Stage, approval, draft, entry, refusal};
+use super::{Backend, Stage, approval, draft, entry, refusal, refused, touched};
 
 fn appended(outcome: Outcome) -> (Run, Vec<Approval>) {
     match outcome {
@@ -26,7 +26,7 @@ pub async fn a_run_is_created_once(backend: &dyn Backend) {
     let stage = Stage::set(backend).await;
     let id = stage.create_run("run_1").await;
     let create =
-        |agent: &str| Op::CreateRun { id: id.clone(), agent: agent.to_owned(), by: stage.agent.id.clone() };
+        |agent: &str| Op::CreateRun { id: id.clone(), agent: agent.to_owned(), by: By::from(&stage.agent) };
     let again = stage.execute(create("releaser")).await;
     assert!(matches!(again, Outcome::Duplicate(Answer::Run(_))), "{again:?}");
     assert_eq!(refusal(stage.execute(create("another")).await), Refusal::RunExists);
@@ -176,8 +176,8 @@ pub async fn an_ended_run_takes_no_more(backend: &dyn Backend) {
 pub async fn another_owner_finds_no_run(backend: &dyn Backend) {
     let stage = Stage::set(backend).await;
     let (run, fence) = stage.held_run("run_1").await;
-    let by = stage.other.id.clone();
-    let append = Op::Append { append: entry(&run, fence, 0, &["1"]), by: by.clone() };
+    let by = By::from(&stage.other);
+    let append = Op::Append { append: entry(&run, fence, 0, &["1"]), by: by.clone(), caps: Caps::default() };
     let lease = Op::HoldRun { id: run.clone(), command: RunCommand::Lease, by };
     for op in [append, lease] {
         assert_eq!(refusal(stage.execute(op).await), Refusal::NotFound);
@@ -194,4 +194,87 @@ pub async fn a_request_of_a_run_needs_its_fence(backend: &dyn Backend) {
         let open = stage.open(draft("t:1", Binding::Checkpoint(run.clone())), wrong, &stage.agent).await;
         assert_eq!(refusal(open), Refusal::FenceLapsed);
     }
+}
+
+/// Ended from outside, whoever holds it: what it waits for is called off, and what was allowed is spent by nobody.
+pub async fn an_aborted_run_ends_what_waits_behind_it(backend: &dyn Backend) {
+    let mut stage = Stage::set(backend).await;
+    let (run, fence) = stage.held_run("run_1").await;
+    let mut asked = Vec::new();
+    for boundary in ["pending", "voted on", "allowed", "claimed"] {
+        let draft = draft(boundary, Binding::Checkpoint(run.clone()));
+        asked.push(approval(stage.open(draft, Some(fence), &stage.agent).await));
+    }
+    for allowed in &asked[2..] {
+        approval(stage.vote(allowed, Decision::AllowOnce).await);
+    }
+    approval(stage.claim(&asked[3], "c", Some(fence)).await);
+    assert_eq!(stage.hold_by(&run, RunCommand::Abort, &stage.other).await, Err(Refusal::NotFound));
+    let aborted = stage.hold_by(&run, RunCommand::Abort, &stage.reviewer).await.unwrap();
+    assert_eq!((aborted.state, aborted.held_until), (RunState::Aborted, None));
+    stage.reopen().await;
+
+    assert_eq!(stage.seen(&asked[0].id).await.bound, Bound::RunEnded);
+    assert!(stage.store().next_due().await.unwrap().unwrap() <= stage.store().now(), "it is due now");
+    let (why, shown) = refused(stage.vote(&asked[1], Decision::AllowOnce).await);
+    assert_eq!((why, shown.unwrap().end().unwrap().reason), (Refusal::Cancelled, TerminalReason::RunAborted));
+    assert_eq!(stage.sweep(10).await, 2, "the other one that was pending, and the claim");
+    assert_eq!(stage.stored(&asked[0].id).await.end().unwrap().reason, TerminalReason::RunAborted);
+    for fence in [fence, aborted.fence] {
+        assert_eq!(refusal(stage.claim(&asked[2], "c", Some(fence)).await), Refusal::RunEnded);
+        let late = refusal(stage.append(entry(&run, fence, 0, &["1"])).await);
+        assert!(matches!(late, Refusal::FenceLapsed | Refusal::RunEnded), "{late}");
+    }
+    assert_eq!(
+        stage.stored(&asked[2].id).await.status(),
+        Status::Allowed,
+        "what was answered stays answered"
+    );
+    let claim = stage.stored(&asked[3].id).await.claim().unwrap().clone();
+    assert_eq!(claim.receipt.unwrap().outcome, Came::Unknown);
+    let open =
+        stage.open(draft("late", Binding::Checkpoint(run.clone())), Some(aborted.fence), &stage.agent).await;
+    assert_eq!(refusal(open), Refusal::RunEnded);
+    assert_eq!(stage.hold(&run, RunCommand::Lease).await, Err(Refusal::RunEnded));
+    assert_eq!(stage.store().next_due().await.unwrap(), None);
+}
+
+/// What a run asked for is called off with it, whether the run is stored or only named: of this run, and of who says
+/// so, but of everybody for an administrator. What has been answered stays answered.
+pub async fn a_run_calls_off_its_own_requests_only(backend: &dyn Backend) {
+    let stage = Stage::set(backend).await;
+    let (epoch, others) = (stage.caller(&stage.agent).await, stage.caller(&stage.other).await);
+    let ask = async |run: Option<&str>, boundary: &str| {
+        let mut draft = draft(boundary, Binding::Runtime(epoch.clone()));
+        draft.source.run_id = run.map(str::to_owned);
+        approval(stage.open(draft, None, &stage.agent).await)
+    };
+    let answered = ask(Some("run_1"), "t:1").await;
+    approval(stage.vote(&answered, Decision::AllowOnce).await);
+    let (named, another, none) =
+        (ask(Some("run_1"), "t:2").await, ask(Some("run_10"), "t:3").await, ask(None, "t:4").await);
+    let (run, fence) = stage.held_run("run_1").await;
+    let stored = draft("t:1", Binding::Checkpoint(run));
+    let stored = approval(stage.open(stored, Some(fence), &stage.agent).await);
+    let mut anothers = draft("t:1", Binding::Runtime(others));
+    anothers.source.run_id = Some("run_1".to_owned());
+    let anothers = approval(stage.open(anothers, None, &stage.other).await);
+
+    let cancel = async |by: &Principal, limit: u32| {
+        touched(stage.execute(Op::CancelRun { run: "run_1".to_owned(), by: By::from(by), limit }).await)
+    };
+    let steps =
+        [cancel(&stage.agent, 1).await, cancel(&stage.agent, 10).await, cancel(&stage.agent, 10).await];
+    assert_eq!(steps, [1, 1, 0]);
+    for ended in [&named, &stored] {
+        let end = stage.stored(&ended.id).await.end().unwrap().clone();
+        assert_eq!((end.reason, end.by.id), (TerminalReason::RunAborted, stage.agent.id.clone()));
+        assert_eq!(refusal(stage.vote(ended, Decision::AllowOnce).await), Refusal::Cancelled);
+    }
+    for open in [&another, &none, &anothers] {
+        assert_eq!(stage.stored(&open.id).await, *open);
+    }
+    assert_eq!(stage.stored(&answered.id).await.status(), Status::Allowed);
+    assert_eq!(cancel(&stage.reviewer, 10).await, 1);
+    assert_eq!(stage.stored(&anothers.id).await.end().unwrap().by.id, stage.reviewer.id);
 }

@@ -7,7 +7,7 @@ use holdgate_core::run::RunCommand;
 use holdgate_core::{Approval, Refusal, Time};
 use holdgate_store::Filter;
 
-use super::{Backend, LIFE_MS, Stage, approval, draft, refused};
+use super::{Backend, LIFE_MS, Stage, approval, draft, refused, sound};
 
 /// A request of a stored run: nothing but its deadline ends it.
 async fn ask_for_run(stage: &Stage<'_>, run: &str, life_ms: i64) -> Approval {
@@ -45,7 +45,7 @@ pub async fn what_time_decided_is_written_down_by_who_comes_next(backend: &dyn B
     let asked = ask_for_run(&stage, "run_1", LIFE_MS).await;
     stage.clock.advance(LIFE_MS + 5);
     let read = stage.seen(&asked.id).await;
-    assert_eq!(super::sound(read), asked, "a read writes nothing");
+    assert_eq!(sound(read), asked, "a read writes nothing");
     is_expired(&stage, &asked).await;
     let written = stage.stored(&asked.id).await;
     assert_eq!(written.end().unwrap().at, asked.expires_at.plus_ms(5));

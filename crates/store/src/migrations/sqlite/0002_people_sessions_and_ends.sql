@@ -363,6 +363,11 @@ END;
 CREATE TRIGGER approvals_stay_while_open BEFORE DELETE ON approvals
 WHEN OLD.status = 'pending' OR (OLD.claim_id IS NOT NULL AND OLD.receipt_outcome IS NULL)
 BEGIN SELECT RAISE(ABORT, 'this approval has not ended'); END;
+-- What was removed keeps its names, so that no old link or button leads to another request: its id in its facts, and
+-- its reference here.
+CREATE TABLE removed_references (reference TEXT NOT NULL PRIMARY KEY) STRICT, WITHOUT ROWID;
+CREATE TRIGGER approvals_keep_their_names AFTER DELETE ON approvals
+BEGIN INSERT INTO removed_references VALUES (OLD.reference) ON CONFLICT DO NOTHING; END;
 
 -- Votes and facts remember the person. Until now, only the administrator was one.
 ALTER TABLE approval_votes ADD COLUMN voter_person TEXT;
