@@ -9,6 +9,9 @@ use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 
 use crate::StoreError;
 
+#[cfg(test)]
+mod tests;
+
 /// The steps in order; the first is version 1. A released step never changes.
 const STEPS: &[&str] = &[
     include_str!("../migrations/sqlite/0001_approvals_and_runs.sql"),
@@ -62,13 +65,13 @@ pub(super) fn migrate(conn: &mut Connection, path: &str, now: Time) -> Result<()
     // foreign keys, and a row that was damaged before must not keep its database from being opened.
     conn.pragma_update(None, "foreign_keys", false).map_err(failed)?;
     conn.pragma_update(None, "ignore_check_constraints", true).map_err(failed)?;
-    let applied = apply(conn, done, now);
+    let applied = apply(conn, STEPS, done, now);
     conn.pragma_update(None, "ignore_check_constraints", false).map_err(failed)?;
     conn.pragma_update(None, "foreign_keys", enforced).map_err(failed)?;
     applied.map_err(failed)
 }
 
-fn apply(conn: &mut Connection, done: usize, now: Time) -> rusqlite::Result<()> {
+fn apply(conn: &mut Connection, steps: &[&str], done: usize, now: Time) -> rusqlite::Result<()> {
     conn.create_scalar_function(REFERENCE, 2, FunctionFlags::SQLITE_UTF8, |call| {
         let (kind, id): (String, String) = (call.get(0)?, call.get(1)?);
         Ok(match (kind.parse(), id.parse()) {
@@ -83,7 +86,7 @@ fn apply(conn: &mut Connection, done: usize, now: Time) -> rusqlite::Result<()> 
         tx.execute_batch(VERSIONS)?;
     }
     let dangling_before = dangling(&tx)?;
-    for (step, version) in STEPS.iter().zip(1i64..).skip(done) {
+    for (step, version) in steps.iter().zip(1i64..).skip(done) {
         tx.execute_batch(step)?;
         let applied = params![version, Digest::of(step.as_bytes()).to_hex(), now.as_ms()];
         tx.execute(
