@@ -201,8 +201,9 @@ fn inexact(written: &str) -> Option<String> {
     if !double.is_finite() {
         return Some("a number within the range of a double".to_owned());
     }
-    // Rust's shortest round-trip digits are those of ECMAScript's Number::toString; only the layout differs.
-    let rendered = format!("{double:e}");
+    // Not Rust's own rendering: where two shortest texts are equally near, ECMAScript takes the even one and Rust may
+    // take the other.
+    let rendered = serde_json_canonicalizer::to_string(&double).unwrap_or_default();
     (decimal(written) != decimal(&rendered)).then_some(rendered)
 }
 
@@ -237,6 +238,7 @@ mod tests {
         for (written, expected) in [
             ("1.0", "1"),
             ("-0", "0"),
+            ("-13573431623106.312", "-13573431623106.312"),
             ("1e21", "1e+21"),
             ("100000000000000000000", "100000000000000000000"),
             ("9007199254740992", "9007199254740992"),

@@ -194,8 +194,12 @@ impl Approval {
         let is_person = matches!(by.kind, PrincipalKind::Administrator | PrincipalKind::Device);
         let may = match access {
             Access::Review => is_person && (!is_own || self.requirement.requester_may_decide),
-            // Whom the lists do not admit cannot help to fulfil them; a deny never needs to be listed.
-            Access::Resolve => decision == Decision::Deny || self.requirement.admits(by),
+            // A runtime is no person, so it does not count towards several; and whom the lists do not admit cannot help
+            // to fulfil them. A deny never needs to be listed.
+            Access::Resolve => {
+                decision == Decision::Deny
+                    || (self.requirement.approvals == 1 && self.requirement.admits(by))
+            }
             Access::None | Access::Request => false,
         };
         if may { Ok(()) } else { Err(Refusal::NotAReviewer) }
@@ -333,7 +337,7 @@ impl Approval {
 
     fn cancel(&self, reason: TerminalReason, by: &Principal, now: Time) -> Result<Change, Refusal> {
         let of_authority = Actor::from(by).is_authority();
-        if !of_authority && by.id != self.requester.id && access(self, by) != Access::Review {
+        if !of_authority && by.id != self.requester.id && !by.is_admin() {
             return Err(Refusal::NotTheRequester);
         }
         match self.phase {

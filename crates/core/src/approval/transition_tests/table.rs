@@ -8,6 +8,7 @@ const RULES: &str = "
     outsider|narrowed|stray              *                     *                     *    *     not_found
 
     agent|own-runtime|excluded|authority *                     allow|always|deny     *    *     not_a_reviewer
+    runtime                              half                  allow|always          *    *     not_a_reviewer
     *                                    pending|half          allow|always|deny     late *     expired
     *                                    pending|half          allow|always|deny     *    gone|lost|ended cancelled
     *                                    pending|half          always                *    *     decision_not_offered
@@ -43,7 +44,7 @@ const RULES: &str = "
     *                                    cancelled             expire                *    *     cancelled
     *                                    *                     expire                *    *     already_decided
 
-    runtime                              *                     cancel                *    *     not_the_requester
+    runtime|device                       *                     cancel                *    *     not_the_requester
     *                                    pending|half          cancel                late *     expired
     *                                    pending|half          cancel                *    *     cancelled
     *                                    cancelled             cancel                *    *     =
