@@ -43,6 +43,9 @@ impl Policy {
         requester: &Principal,
         asked: Tightening,
     ) -> Result<Requirement, Unsatisfiable> {
+        if asked.requester_may_decide == Some(true) && requester.person.is_none() {
+            return Err(Unsatisfiable::AgentDecides);
+        }
         let of_kind = self.kinds.get(kind.as_str()).cloned().unwrap_or_default();
         let mut required = self.floor.clone().tightened(of_kind)?;
         required.reviewers.extend(self.agents.get(&requester.id).cloned());

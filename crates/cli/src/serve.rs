@@ -65,7 +65,7 @@ impl Served {
         metrics: PrometheusHandle,
     ) -> Result<Exit, Failure> {
         let Self { store, service, listener, url } = self;
-        let gateway = Gateway { service, metrics: Some(metrics.clone()) };
+        let gateway = Gateway { service, metrics: Some(metrics.clone()), shared_operator: None };
         let serving = pin!(holdgate_gateway::run(listener, gateway, told_to_stop));
         let ended = tokio::select! {
             served = serving => served.with_context(|| format!("the gateway at {url} failed")),

@@ -206,6 +206,9 @@ pub enum Unsatisfiable {
     /// A list that no page could show.
     #[error("requirement.reviewers has {0} entries; at most {max}", max = REVIEWERS)]
     TooManyReviewers(usize),
+    /// An agent would be its own reviewer.
+    #[error("requirement.requesterMayDecide cannot be true here: an agent never decides")]
+    AgentDecides,
     /// A standing grant was asked for where none is kept.
     #[error("requirement.allowedDecisions cannot hold allow-always: this authority keeps no standing grants")]
     AllowAlways,

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use holdgate_authority::{Role, Service};
+use holdgate_authority::{Policy, Role, Service};
 use holdgate_core::Principal;
 use holdgate_core::principal::PrincipalKind;
-use holdgate_gateway::{Gateway, credential_hash};
+use holdgate_gateway::{Gateway, SharedOperator, credential_hash};
 use holdgate_store::clock::{Clock, SystemClock};
 use holdgate_store::sqlite::{OpenOptions, SqliteStore};
 use holdgate_store::{Op, Store};
@@ -67,11 +67,22 @@ pub struct TestGateway {
     pub store: Arc<SqliteStore>,
     /// Its service.
     pub service: Arc<Service>,
-    dir: Arc<TempDir>,
-    clock: Arc<dyn Clock>,
+    options: Options,
     client: reqwest::Client,
     running: Option<(oneshot::Sender<()>, JoinHandle<std::io::Result<()>>)>,
 }
+
+/// What stays the same over restarts.
+#[derive(Clone)]
+struct Options {
+    dir: Arc<TempDir>,
+    clock: Arc<dyn Clock>,
+    policy: Policy,
+    shares_operator: bool,
+}
+
+/// The shared operator credential of a gateway that takes one.
+const SHARED_TOKEN: &str = "shared-operator-token-for-tests-0123456789";
 
 impl TestGateway {
     /// Starts on an empty directory.
@@ -81,21 +92,30 @@ impl TestGateway {
 
     /// Starts on an empty directory with these clocks.
     pub async fn start_at(clock: Arc<dyn Clock>) -> Self {
-        let dir = Arc::new(tempfile::tempdir().expect("a temporary directory can be made"));
-        Self::serve(dir, clock, None).await
+        Self::serve(Options { clock, ..options() }, None).await
+    }
+
+    /// Starts on an empty directory with this configuration.
+    pub async fn start_with(policy: Policy) -> Self {
+        Self::serve(Options { policy, ..options() }, None).await
+    }
+
+    /// Starts on an empty directory, with a shared operator credential as clients of the WebSocket protocol use it.
+    pub async fn start_for_v4() -> Self {
+        Self::serve(Options { shares_operator: true, ..options() }, None).await
     }
 
     /// Stops, then starts again on the same directory, as a new process would.
     pub async fn restart(self) -> Self {
-        let (dir, clock) = (Arc::clone(&self.dir), Arc::clone(&self.clock));
+        let options = self.options.clone();
         let address = self.url.trim_start_matches("http://").to_owned();
         self.stop().await;
-        Self::serve(dir, clock, Some(address)).await
+        Self::serve(options, Some(address)).await
     }
 
-    async fn serve(dir: Arc<TempDir>, clock: Arc<dyn Clock>, address: Option<String>) -> Self {
-        let options = OpenOptions { path: database(dir.path()), clock: Arc::clone(&clock) };
-        let store = SqliteStore::open(options).expect("the store opens");
+    async fn serve(options: Options, address: Option<String>) -> Self {
+        let open = OpenOptions { path: database(options.dir.path()), clock: Arc::clone(&options.clock) };
+        let store = SqliteStore::open(open).expect("the store opens");
         for persona in Persona::KNOWN {
             let hash = credential_hash(persona.name());
             let op = Op::PutCredential { hash, principal: persona.principal(), recovers: false };
@@ -106,15 +126,20 @@ impl TestGateway {
         let role = Role::Gateway { instance: "test".to_owned(), url: url.clone() };
         let as_store: Arc<dyn Store> = store.clone();
         let service = Service::start(as_store, role).await.expect("the service starts");
+        service.put_policy(options.policy.clone()).await.expect("the configuration is stored");
+        let shared_operator = match options.shares_operator {
+            true => Some(SharedOperator::provision(&*store, SHARED_TOKEN).await.expect("it is stored")),
+            false => None,
+        };
         let (stop, stopped) = oneshot::channel();
-        let gateway = Gateway { service: Arc::clone(&service), metrics: None };
+        let gateway = Gateway { service: Arc::clone(&service), metrics: None, shared_operator };
         let serving = tokio::spawn(holdgate_gateway::run(listener, gateway, async {
             // A dropped sender stops it as well.
             let _ = stopped.await;
         }));
         let redirect = reqwest::redirect::Policy::none();
         let client = reqwest::Client::builder().redirect(redirect).no_proxy().build().expect("a client");
-        Self { url, store, service, dir, clock, client, running: Some((stop, serving)) }
+        Self { url, store, service, options, client, running: Some((stop, serving)) }
     }
 
     /// Stops it and lets go of the database.
@@ -129,7 +154,17 @@ impl TestGateway {
 
     /// The database file.
     pub fn database(&self) -> PathBuf {
-        database(self.dir.path())
+        database(self.options.dir.path())
+    }
+
+    /// Where it speaks the WebSocket protocol.
+    pub fn ws_url(&self) -> String {
+        self.url.replacen("http", "ws", 1)
+    }
+
+    /// The shared operator credential. Known only to a gateway that was started for it.
+    pub fn shared_token(&self) -> &'static str {
+        SHARED_TOKEN
     }
 
     /// Speaks as this persona.
@@ -141,6 +176,11 @@ impl TestGateway {
     pub fn anonymous(&self) -> Caller {
         Caller { client: self.client.clone(), url: self.url.clone(), token: None }
     }
+}
+
+fn options() -> Options {
+    let dir = Arc::new(tempfile::tempdir().expect("a temporary directory can be made"));
+    Options { dir, clock: Arc::new(SystemClock::new()), policy: Policy::default(), shares_operator: false }
 }
 
 fn database(dir: &Path) -> PathBuf {

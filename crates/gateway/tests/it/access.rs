@@ -46,10 +46,16 @@ async fn an_agent_requests_waits_claims_and_settles_but_never_decides() {
 }
 
 #[tokio::test]
-async fn a_person_does_not_decide_their_own_request() {
+async fn a_person_decides_their_own_request_unless_the_requirement_excludes_them() {
     let gateway = TestGateway::start().await;
     let reviewer = gateway.by(Persona::Reviewer);
     let (id, digest) = reviewer.ask(&["ls"]).await;
+    assert_eq!(reviewer.decide(&id, &digest, "allow-once").await.status, 200);
+
+    let body = serde_json::json!({ "kind": "exec", "content": { "argv": ["pwd"] },
+        "requirement": { "requesterMayDecide": false } });
+    let asked = reviewer.post("/v1/approvals", body).await;
+    let (id, digest) = (asked.field("/id"), asked.field("/digest"));
     let own = reviewer.decide(&id, &digest, "allow-once").await;
     assert_eq!(own.problem(), (403, "not_a_reviewer".to_owned()));
     let other = gateway.by(Persona::OtherReviewer).decide(&id, &digest, "allow-once").await;

@@ -213,7 +213,8 @@ async fn a_list_is_newest_first_and_its_pages_do_not_overlap() {
         "status=open",
         "kind=shell",
         "cursor=!",
-        "cursor=1.2",
+        "cursor=1",
+        "cursor=x.2",
         "colour=red",
     ] {
         let reply = agent.get(&format!("/v1/approvals?{bad}")).await;
@@ -239,15 +240,17 @@ async fn a_requirement_tightens_and_what_cannot_be_honoured_is_refused() {
     let denied = reviewer.post(&format!("/v1/approvals/{id}/decision"), body).await;
     assert_eq!(denied.field("/approval/votes/0/reason"), "no\\u{202E}t now");
     for too_much in [
-        json!({ "approvals": 2 }),
+        json!({ "approvals": 0 }),
+        json!({ "approvals": 17 }),
+        json!({ "denials": 2 }),
         json!({ "requesterMayDecide": true }),
-        json!({ "reviewers": ["alice"] }),
         json!({ "reviewers": [] }),
         json!({ "allowedDecisions": ["allow-always", "deny"] }),
         json!({ "allowedDecisions": ["deny"] }),
     ] {
         assert_eq!(ask(too_much.clone()).await.problem(), (422, "unsupported".to_owned()), "{too_much}");
     }
+    assert_eq!(ask(json!({ "reviewers": ["alice"] })).await.problem(), (400, "invalid_request".to_owned()));
     let (id, digest) = agent.ask(&["ls"]).await;
     let always = reviewer.decide(&id, &digest, "allow-always").await;
     assert_eq!(always.problem(), (422, "decision_not_offered".to_owned()));
