@@ -69,6 +69,9 @@ impl<'a> Oddities<'a> {
         self.is_hidden |= parts.is_hidden;
         self.is_odd_hidden |= parts.is_odd;
         self.longest_hidden = self.longest_hidden.max(parts.longest);
+        if place == Place::Open {
+            self.lines = self.lines.max(lines(text));
+        }
         parts.open.into_iter().for_each(|part| self.note_part(part));
     }
 
@@ -88,7 +91,6 @@ impl<'a> Oddities<'a> {
         if is_ordinary {
             return;
         }
-        self.lines = self.lines.max(lines(text));
         Pieces::new(text, Quote::None).for_each(|piece| self.note_piece(piece));
         let parts_words = |c: char| {
             let is_sign = c.is_ascii() && !c.is_ascii_alphanumeric();

@@ -50,6 +50,11 @@ impl Span {
         Self { start, end: units.last().map_or(start, Unit::end), is_odd: value::is_odd(units) }
     }
 
+    /// The span in a header, whose spaces and semicolons are ordinary.
+    fn in_header(self) -> Self {
+        Self { is_odd: false, ..self }
+    }
+
     /// The span, unless there is nothing to hide.
     fn unless_open(units: &[Unit]) -> Option<Self> {
         (!value::is_open(units)).then(|| Self::of(units))
@@ -75,12 +80,11 @@ pub(super) enum Place {
 impl Place {
     /// The place of a field of an object that is itself in this place.
     pub(super) fn field(self, object: &Map<String, Value>, key: &str) -> Self {
-        let name_beside = || ["name", "key", "header"].iter().find_map(|key| object.get(*key)?.as_str());
-        let name = match key {
-            "value" => name_beside().map_or_else(|| spelt(&bare(key)), |name| spelt(&bare(name))),
-            _ => spelt(&bare(key)),
-        };
-        match credential(&name) {
+        let name = spelt(&bare(key));
+        let beside = ["name", "key", "header"].iter().find_map(|key| object.get(*key)?.as_str());
+        // `{"name": "API_TOKEN", "value": "…"}`
+        let beside = beside.filter(|_| key == "value").and_then(|name| credential(&spelt(&bare(name))));
+        match credential(&name).or(beside) {
             Some(Credential::Any) => Self::Secret,
             Some(Credential::TextOnly) if self == Self::Open => Self::SecretText,
             None if self.is_inherited() && is_identifying(&name) => Self::Open,
@@ -196,7 +200,8 @@ fn spans(text: &str, place: Place) -> Vec<Span> {
             let colon = units.get(name).is_some_and(|unit| unit.c == b':');
             if colon && credential(&spelt(&units[..name])).is_some() {
                 let blanks = units[name + 1..].iter().take_while(|unit| unit.is_blank()).count();
-                found.extend(Span::unless_open(value::without_scheme(&units[name + 1 + blanks..])));
+                let value = value::without_scheme(&units[name + 1 + blanks..]);
+                found.extend(Span::unless_open(value).map(Span::in_header));
             }
         }
         Place::Login => {

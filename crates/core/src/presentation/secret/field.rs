@@ -180,13 +180,14 @@ impl Reader<'_, '_> {
     }
 
     /// Masks the value that begins here; answers where to go on.
-    fn value(&mut self, at: usize, field: Field) -> usize {
+    fn value(&mut self, at: usize, mut field: Field) -> usize {
         if field.is_header {
             if let Some(end) = self.header_value(at) {
                 self.hide(at, end, field);
                 return end;
             }
             self.has_unclosed_header = true;
+            field.is_header = false;
         }
         if let Some(inside) = self.container(at, field) {
             return inside;
@@ -194,7 +195,7 @@ impl Reader<'_, '_> {
         if self.is_raw(at, b'[')
             && self.units.get(at + 1).is_some_and(|unit| b" \t\n\"'\\]".contains(&unit.c))
         {
-            return self.list(at + 1, field);
+            return self.list(at, field);
         }
         let mut end = self.one_value(at, field);
         while field.is_cookie && self.is_raw(end, b';') {
@@ -221,18 +222,23 @@ impl Reader<'_, '_> {
     }
 
     /// Masks the quoted values of a list.
-    fn list(&mut self, start: usize, field: Field) -> usize {
-        let mut at = start;
+    fn list(&mut self, bracket: usize, field: Field) -> usize {
+        let mut at = bracket + 1;
+        let mut is_first = true;
         loop {
             at += self.units[at..].iter().take_while(|unit| unit.is_blank() || unit.c == b'\n').count();
             match sign_at(self.units, at) {
-                Some(sign) if self.quotes.role(sign) == Role::Opens => at = self.one_value(at, field),
+                // Of a list whose first quotation never closes, the bracket may belong to the value.
+                Some(sign) if self.quotes.role(sign) == Role::Opens => {
+                    at = self.quoted(if is_first { bracket } else { at }, sign, field);
+                }
                 _ => return at,
             }
             if !self.is_raw(at, b',') {
                 return at;
             }
             at += 1;
+            is_first = false;
         }
     }
 
@@ -247,14 +253,19 @@ impl Reader<'_, '_> {
                 self.word(sign.after, sign.after, field)
             }
             Role::Literal => self.word(at, at, field),
-            Role::Opens => match self.quotation(sign) {
-                None => self.word(at, sign.after, field),
-                Some((end, next)) if self.is_joined(end, next) => self.word(at, next, field),
-                Some((end, next)) => {
-                    self.hide(sign.after, end, field);
-                    next
-                }
-            },
+            Role::Opens => self.quoted(at, sign, field),
+        }
+    }
+
+    /// A value that begins with a quotation. If that is none, or not all of it, the value begins at `start`.
+    fn quoted(&mut self, start: usize, sign: Sign, field: Field) -> usize {
+        match self.quotation(sign) {
+            None => self.word(start, sign.after, field),
+            Some((end, next)) if self.is_joined(end, next) => self.word(start, next, field),
+            Some((end, next)) => {
+                self.hide(sign.after, end, field);
+                next
+            }
         }
     }
 
@@ -328,8 +339,10 @@ impl Reader<'_, '_> {
                     Role::Literal => at = sign.after,
                     Role::Opens => match self.quotation(sign) {
                         Some((end, next)) if end == next => {
-                            at = end;
-                            break;
+                            // The sign stays: it is needed to read what follows.
+                            self.hide(start, at, field);
+                            self.hide(sign.after, end, field);
+                            return end;
                         }
                         Some((_, next)) => at = next,
                         None => at = sign.after,
@@ -426,7 +439,8 @@ impl Reader<'_, '_> {
         };
         let is_spared = field.spares_numbers && units.iter().all(|unit| unit.c.is_ascii_digit());
         if !is_spared && !value::is_plain(units) {
-            self.found.extend(Span::unless_open(units));
+            let span = Span::unless_open(units);
+            self.found.extend(span.map(|span| if field.is_header { span.in_header() } else { span }));
         }
     }
 }

@@ -182,8 +182,9 @@ fn bots(units: &[Unit], found: &mut Vec<Span>) {
         }
         let is_part = |unit: &&Unit| unit.c.is_ascii_alphanumeric() || matches!(unit.c, b'-' | b'_');
         let length = units[at + 1..].iter().take_while(is_part).count();
-        if length >= 30 {
-            found.push(Span::of(&units[at + 1..=at + length]));
+        let run = &units[at + 1..at + 1 + length];
+        if length >= 30 && run.iter().any(|unit| unit.c.is_ascii_uppercase()) {
+            found.push(Span::of(run));
         }
     }
 }
@@ -199,7 +200,9 @@ fn logins(units: &[Unit], found: &mut Vec<Span>) {
             at += 1;
             continue;
         }
-        let ends = |unit: &Unit| unit.raw && (unit.is_blank() || b"/?#<>'\"`\\\n".contains(&unit.c));
+        let is_encoded = !units[at - 1].raw;
+        let ends =
+            |unit: &Unit| (unit.raw || is_encoded) && (unit.is_blank() || b"/?#<>'\"`\\\n".contains(&unit.c));
         let length = units[at..].iter().position(ends).unwrap_or(units.len() - at);
         let authority = &units[at..at + length];
         if let Some(host) = authority.iter().rposition(|unit| unit.is_raw(b'@')) {

@@ -201,10 +201,45 @@ fn a_hidden_text_that_could_be_more_than_a_word_is_flagged() {
     let odd = "a hidden secret holds spaces or shell syntax: what it would do cannot be seen here";
     assert_eq!(flags("password='x; y'"), [HIDDEN, odd]);
     assert_eq!(flags("password=xy"), [HIDDEN]);
-    assert_eq!(flags("-----BEGIN PRIVATE KEY-----\nMIIE\nabc=\n-----END PRIVATE KEY-----"), [HIDDEN]);
+    assert_eq!(
+        flags("-----BEGIN PRIVATE KEY-----\nMIIE\nabc=\n-----END PRIVATE KEY-----"),
+        [HIDDEN, "4 lines"]
+    );
     assert_eq!(flags("no secret"), [""; 0]);
+    assert_eq!(
+        flags("curl -H 'Cookie: a=b; c=d' https://x"),
+        [HIDDEN],
+        "the spaces of a header are ordinary"
+    );
+    assert_eq!(flags("-H 'Cookie: a=b c"), [HIDDEN]);
     let shown = shown(Kind::Tool, json!({ "toolName": "t", "input": { "token": "rm -rf /" } }));
     assert_eq!(shown.flags, [HIDDEN, odd]);
+}
+
+#[test]
+fn the_lines_of_a_text_with_secrets_are_counted() {
+    let shown =
+        shown(Kind::Tool, json!({ "toolName": "t", "input": { "script": "a\ntoken=x\nb\ntoken=y\nc" } }));
+    assert_eq!(shown.flags, [HIDDEN, "5 lines"]);
+}
+
+/// What the reviewers' clients of others show for the same commands.
+#[test]
+fn a_command_is_shown_as_other_reviewers_clients_show_it() {
+    let table = [
+        (
+            "curl -H 'Authorization: Bearer sk-abcdefghijklmnopqrstuvwxyz123456' https://x",
+            "curl -H 'Authorization: Bearer ***' https://x",
+        ),
+        (
+            "echo \u{202E}gpj\u{200B}.exe\nrm -rf /\t\u{A0}x",
+            r"echo \u{202E}gpj\u{200B}.exe\u{A}rm -rf /\u{9}\u{A0}x",
+        ),
+    ];
+    for (command, expected) in table {
+        assert_eq!(shown(Kind::Exec, json!({ "command": command })).command_text.as_deref(), Some(expected));
+        assert_eq!(masked(command), expected);
+    }
 }
 
 #[test]
@@ -219,7 +254,7 @@ fn the_fields_of_content_are_masked_by_their_names() {
     let input = json!({
         "password": "a b", "pin": 7, "token": 1234, "max_tokens": 4096, "enabled_auth": true, "apiKey": null,
         "headers": { "Authorization": "Bearer abc", "Accept": "x/y", "cookie": ["a=b", "c=d"] },
-        "credentials": { "name": "prod", "value": "v1", "parts": [{ "x": "v2" }] },
+        "credentials": { "name": "prod-host", "value": "v1", "parts": [{ "x": "v2" }] },
         "env": [{ "name": "DB_PASSWORD", "value": "v3" }, { "name": "MODE", "value": "fast" }],
         "pairs": [["Cookie", "v4"], ["Accept", "x/y"]],
         "args": ["--password", "v5", "-H", "X-Api-Key: v 6", "--token", "--verbose", "-x"],
@@ -236,7 +271,7 @@ fn the_fields_of_content_are_masked_by_their_names() {
         ("input.headers.\"Authorization\"", "\"Bearer ***\""),
         ("input.headers.\"Accept\"", "\"x/y\""),
         ("input.headers.cookie[1]", "\"***\""),
-        ("input.credentials.name", "\"prod\""),
+        ("input.credentials.name", "\"prod-host\""),
         ("input.credentials.value", "\"***\""),
         ("input.credentials.parts[0].x", "\"***\""),
         ("input.env[0].value", "\"***\""),
@@ -494,7 +529,7 @@ proptest! {
             ]).prop_map(str::to_owned),
         ], 0..8),
     ) {
-        let text = parts.concat();
+        let text = parts.join(" ");
         let once = mask(&text);
         prop_assert_eq!(mask(&once), once.as_str(), "{:?}", text);
         prop_assert!(once.len() <= 3 * text.len());
