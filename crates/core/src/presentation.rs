@@ -7,26 +7,29 @@ mod command;
 mod describe;
 mod facts;
 mod flags;
+mod secret;
 #[cfg(test)]
 mod tests;
 mod visible;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::action::Kind;
 
 pub use flags::flags;
+pub use secret::{masked, multiline};
 pub use visible::visible;
 
 use flags::Oddities;
+use secret::Place;
 
 /// Longest command that can be reviewed, in characters as shown.
 pub const COMMAND_DISPLAY_LIMIT: usize = 16_384;
 /// Most that the other facts of one action may take together, in characters as shown, labels included.
 pub const DISPLAY_LIMIT: usize = 65_536;
 
-/// An action as a reviewer sees it. Every string in it has been through [`visible()`] and is one line.
+/// An action as a reviewer sees it. Every string in it is [`masked()`] and is one line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Presentation {
@@ -40,7 +43,7 @@ pub struct Presentation {
     /// Name of the tool, for `tool`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_name: Option<String>,
-    /// The whole action. Every leaf of the content is in here.
+    /// The whole action. Every leaf of the content is in here, as it is or with its secrets masked as `***`.
     pub facts: Vec<Fact>,
     /// What is odd about it, as sentences. See [`flags()`].
     pub flags: Vec<String>,
@@ -94,7 +97,12 @@ pub fn present(kind: Kind, content: &Value) -> Result<Presentation, NotPresentab
         Kind::Plan => describe::plan(object)?,
     };
     let mut oddities = Oddities::default();
-    note_all(&mut oddities, content);
+    note_fields(&mut oddities, object, Place::Open);
+    let hidden = oddities.longest_hidden();
+    if hidden > COMMAND_DISPLAY_LIMIT {
+        // No credential is as long as that. What else it is could not be reviewed.
+        return Err(NotPresentable::TooLong { shown: hidden, limit: COMMAND_DISPLAY_LIMIT });
+    }
     Ok(Presentation {
         kind,
         headline: described.headline,
@@ -106,14 +114,22 @@ pub fn present(kind: Kind, content: &Value) -> Result<Presentation, NotPresentab
 }
 
 /// Notes every string and key. The nesting has been bounded by then.
-fn note_all<'a>(oddities: &mut Oddities<'a>, value: &'a Value) {
+fn note_all<'a>(oddities: &mut Oddities<'a>, value: &'a Value, place: Place) {
     match value {
-        Value::String(text) => oddities.note(text),
-        Value::Array(items) => items.iter().for_each(|item| note_all(oddities, item)),
-        Value::Object(object) => object.iter().for_each(|(key, value)| {
-            oddities.note(key);
-            note_all(oddities, value);
-        }),
+        Value::String(text) => oddities.note(text, place),
+        Value::Array(items) => {
+            let places = (0..items.len()).map(|index| place.item(items, index));
+            items.iter().zip(places).for_each(|(item, place)| note_all(oddities, item, place));
+        }
+        Value::Object(object) => note_fields(oddities, object, place),
+        Value::Number(_) if place.hides_numbers() => oddities.note_hidden(),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn note_fields<'a>(oddities: &mut Oddities<'a>, object: &'a Map<String, Value>, place: Place) {
+    for (key, value) in object {
+        oddities.note(key, Place::Open);
+        note_all(oddities, value, place.field(object, key));
     }
 }

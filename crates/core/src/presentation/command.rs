@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::describe::{Described, HEADLINE_NAME, by_path, counted, name_in_code, non_empty, plural};
 use super::facts::{Facts, Path, Step};
+use super::secret::{Masked, Place};
 use super::visible::{Overflow, Quote, within, write_within};
 use super::{COMMAND_DISPLAY_LIMIT, NotPresentable};
 
@@ -36,7 +37,7 @@ pub(super) fn exec(content: &Map<String, Value>) -> Result<Described, NotPresent
     let is_told =
         |key: &str| key == frozen || matches!(key, "executable" | "cwd" | "environment" | "operands");
     for (key, value) in content.iter().filter(|(key, _)| !is_told(key)) {
-        by_path(&mut facts, key, value)?;
+        by_path(&mut facts, content, key, value)?;
     }
     let headline = format!("Run {}{}", command.target, place(content.get("cwd")));
     Ok(Described { headline, command_text: Some(command.shown), tool_name: None, facts })
@@ -51,7 +52,7 @@ struct Shown {
 /// A line that somebody else's shell will read.
 fn line_command(facts: &mut Facts, line: &Value) -> Result<Shown, NotPresentable> {
     let line = non_empty(Some(line), "command")?;
-    let shown = within(line, Quote::None, COMMAND_DISPLAY_LIMIT).map_err(too_long)?;
+    let shown = within(&Masked::of(line), Quote::None, COMMAND_DISPLAY_LIMIT).map_err(too_long)?;
     facts.push_bounded("Command".to_owned(), shown.clone());
     let target = in_code(&shown).unwrap_or_else(|| "the command below".to_owned());
     Ok(Shown { shown, target })
@@ -71,7 +72,7 @@ fn argv_command(facts: &mut Facts, argv: Option<&Value>) -> Result<Shown, NotPre
     }
     let target = in_code(&shown).unwrap_or_else(|| {
         let count = counted(argv.len() - 1, "argument");
-        match name_in_code(argv[0]) {
+        match name_in_code(&argv[0]) {
             Some(program) => format!("{program} with {count}"),
             None => format!("a program with a long name, below, with {count}"),
         }
@@ -173,7 +174,7 @@ fn known_at(
     }
     facts.push(label.to_owned(), told.join(", "))?;
     for (key, value) in object.iter().filter(|(key, _)| !told_keys.contains(&key.as_str())) {
-        facts.inside(path, Step::Key(key), |facts, path| facts.leaves(path, value))?;
+        facts.inside(path, Step::Field(object, key), |facts, path| facts.leaves(path, value))?;
     }
     Ok(())
 }
@@ -191,7 +192,7 @@ fn directory(facts: &mut Facts, value: &Value) -> Result<(), NotPresentable> {
 
 fn operands(facts: &mut Facts, value: &Value) -> Result<(), NotPresentable> {
     let Some(items) = value.as_array().filter(|items| !items.is_empty()) else {
-        return by_path(facts, "operands", value);
+        return by_path(facts, &Map::new(), "operands", value);
     };
     each_known(facts, &mut Path::default(), "Operand", "operands", items, OPERAND)
 }
@@ -238,19 +239,23 @@ fn each_known(
 ) -> Result<(), NotPresentable> {
     facts.inside(path, Step::Key(key), |facts, path| {
         for (index, item) in items.iter().enumerate() {
-            facts
-                .inside(path, Step::Index(index), |facts, path| known_at(facts, label, path, item, fields))?;
+            facts.inside(path, Step::Item(items, index), |facts, path| {
+                known_at(facts, label, path, item, fields)
+            })?;
         }
         Ok(())
     })
 }
 
-fn arguments(argv: Option<&Value>) -> Result<Vec<&str>, NotPresentable> {
+/// The arguments with their secrets masked; one that comes after `--password` is all secret.
+fn arguments(argv: Option<&Value>) -> Result<Vec<Masked<'_>>, NotPresentable> {
     let malformed = |at: String, expected| NotPresentable::Malformed { at, expected };
     let items = argv.and_then(Value::as_array).filter(|items| !items.is_empty());
     let items = items.ok_or_else(|| malformed("argv".to_owned(), "a non-empty array of strings"))?;
     let strings = items.iter().enumerate().map(|(index, item)| match item {
-        Value::String(text) if index > 0 || !text.is_empty() => Ok(text.as_str()),
+        Value::String(text) if index > 0 || !text.is_empty() => {
+            Ok(Masked::at(text, Place::Open.item(items, index)))
+        }
         _ if index == 0 => Err(malformed("argv[0]".to_owned(), "a non-empty string")),
         _ => Err(malformed(format!("argv[{index}]"), "a string")),
     });
@@ -258,7 +263,7 @@ fn arguments(argv: Option<&Value>) -> Result<Vec<&str>, NotPresentable> {
 }
 
 /// The arguments as one line. No two argument lists come out alike.
-fn command_line(argv: &[&str]) -> Result<String, NotPresentable> {
+fn command_line(argv: &[Masked<'_>]) -> Result<String, NotPresentable> {
     let mut line = String::new();
     let mut used = 0;
     for (index, argument) in argv.iter().enumerate() {
@@ -274,11 +279,12 @@ fn command_line(argv: &[&str]) -> Result<String, NotPresentable> {
 }
 
 /// Quotes what a shell, or an eye, might not take for one word.
-fn shell_quote(argument: &str) -> Quote {
+fn shell_quote(argument: &Masked<'_>) -> Quote {
     if is_word(argument) { Quote::None } else { Quote::Single }
 }
 
-fn is_word(argument: &str) -> bool {
+fn is_word(argument: &Masked<'_>) -> bool {
+    let argument = argument.as_str();
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"_./:=@%+,-".contains(&b);
     !argument.is_empty() && argument.bytes().all(is_plain)
 }
@@ -303,7 +309,8 @@ fn place(cwd: Option<&Value>) -> String {
     let Some(path) = path else {
         return String::new();
     };
-    match within(path, shell_quote(path), HEADLINE_NAME) {
+    let path = Masked::of(path);
+    match within(&path, shell_quote(&path), HEADLINE_NAME) {
         Ok(path) => format!(" in {path}"),
         Err(_) => " in the directory below".to_owned(),
     }

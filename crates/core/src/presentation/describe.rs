@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::NotPresentable;
 use super::facts::{Facts, Path, Step, write_key};
+use super::secret::{MASK, Masked, Place};
 use super::visible::{Quote, within};
 
 /// Most characters of a name, a directory or a tool's input that the headline repeats.
@@ -34,7 +35,7 @@ pub(super) fn tool(content: &Object) -> Result<Described, NotPresentable> {
     facts.push("Tool".to_owned(), shown_name)?;
     let input = content.get("input");
     if let Some(input) = input {
-        by_path(&mut facts, "input", input)?;
+        by_path(&mut facts, content, "input", input)?;
     }
     match (content.get("rawInput"), input) {
         (None, _) => {}
@@ -50,15 +51,15 @@ pub(super) fn tool(content: &Object) -> Result<Described, NotPresentable> {
     }
     for (key, value) in content {
         if !matches!(key.as_str(), "toolName" | "input" | "rawInput") {
-            by_path(&mut facts, key, value)?;
+            by_path(&mut facts, content, key, value)?;
         }
     }
-    let target = name_in_code(name).unwrap_or_else(|| "with a long name, below,".to_owned());
+    let target = name_in_code(&Masked::of(name)).unwrap_or_else(|| "with a long name, below,".to_owned());
     let consequential =
         if content.get("consequential") == Some(&Value::Bool(true)) { " (consequential)" } else { "" };
     let headline = format!("Call tool {target}{}{consequential}", inputs(input));
     // The fact above has bounded its length.
-    Ok(Described { headline, command_text: None, tool_name: Some(super::visible(name)), facts })
+    Ok(Described { headline, command_text: None, tool_name: Some(super::masked(name)), facts })
 }
 
 /// A plan, before any of it runs.
@@ -77,7 +78,10 @@ pub(super) fn round(content: &Object) -> Result<Described, NotPresentable> {
 pub(super) fn dispatch(content: &Object) -> Result<Described, NotPresentable> {
     let title = content.get("task").and_then(|task| task.get("title")).and_then(Value::as_str);
     let headline = match title {
-        Some(title) => format!("Start task {}", name_in_code(title).unwrap_or_else(|| LONG_TITLE.to_owned())),
+        Some(title) => format!(
+            "Start task {}",
+            name_in_code(&Masked::of(title)).unwrap_or_else(|| LONG_TITLE.to_owned())
+        ),
         None => "Start a task".to_owned(),
     };
     by_paths(content, headline)
@@ -87,7 +91,10 @@ pub(super) fn dispatch(content: &Object) -> Result<Described, NotPresentable> {
 pub(super) fn plugin(content: &Object) -> Result<Described, NotPresentable> {
     let headline = match content.get("title").and_then(Value::as_str) {
         Some(title) => {
-            format!("Run plugin action {}", name_in_code(title).unwrap_or_else(|| LONG_TITLE.to_owned()))
+            format!(
+                "Run plugin action {}",
+                name_in_code(&Masked::of(title)).unwrap_or_else(|| LONG_TITLE.to_owned())
+            )
         }
         None => format!("Run a plugin action with {}", counted(content.len(), "field")),
     };
@@ -101,7 +108,7 @@ fn by_paths(content: &Object, headline: String) -> Result<Described, NotPresenta
         facts.push("Content".to_owned(), "{}".to_owned())?;
     }
     for (key, value) in content {
-        by_path(&mut facts, key, value)?;
+        by_path(&mut facts, content, key, value)?;
     }
     Ok(Described { headline, command_text: None, tool_name: None, facts })
 }
@@ -111,8 +118,13 @@ fn task_count(content: &Object, key: &str) -> Option<String> {
 }
 
 /// Adds the leaves of one top-level field.
-pub(super) fn by_path(facts: &mut Facts, key: &str, value: &Value) -> Result<(), NotPresentable> {
-    facts.inside(&mut Path::default(), Step::Key(key), |facts, path| facts.leaves(path, value))
+pub(super) fn by_path(
+    facts: &mut Facts,
+    content: &Object,
+    key: &str,
+    value: &Value,
+) -> Result<(), NotPresentable> {
+    facts.inside(&mut Path::default(), Step::Field(content, key), |facts, path| facts.leaves(path, value))
 }
 
 /// Adds what `raw` has that the input does not, and says `absent` of what only the input has.
@@ -125,26 +137,26 @@ fn differences(
     match (raw, input) {
         (raw, Some(input)) if raw == input => Ok(()),
         (Value::Object(raw), Some(Value::Object(input))) if !raw.is_empty() => {
-            for (key, raw) in raw {
-                facts.inside(path, Step::Key(key), |facts, path| {
-                    differences(facts, path, raw, input.get(key))
+            for (key, value) in raw {
+                facts.inside(path, Step::Field(raw, key), |facts, path| {
+                    differences(facts, path, value, input.get(key))
                 })?;
             }
             for key in input.keys().filter(|key| !raw.contains_key(*key)) {
-                facts.inside(path, Step::Key(key), |facts, path| {
+                facts.inside(path, Step::Field(input, key), |facts, path| {
                     facts.push(path.label(), "absent".to_owned())
                 })?;
             }
             Ok(())
         }
         (Value::Array(raw), Some(Value::Array(input))) if !raw.is_empty() => {
-            for (index, raw) in raw.iter().enumerate() {
-                facts.inside(path, Step::Index(index), |facts, path| {
-                    differences(facts, path, raw, input.get(index))
+            for (index, value) in raw.iter().enumerate() {
+                facts.inside(path, Step::Item(raw, index), |facts, path| {
+                    differences(facts, path, value, input.get(index))
                 })?;
             }
             for index in raw.len()..input.len() {
-                facts.inside(path, Step::Index(index), |facts, path| {
+                facts.inside(path, Step::Item(input, index), |facts, path| {
                     facts.push(path.label(), "absent".to_owned())
                 })?;
             }
@@ -164,7 +176,7 @@ fn inputs(input: Option<&Value>) -> String {
             return format!(" with a list of {}", counted(items.len(), "item"));
         }
         Some(scalar) => {
-            return headline_scalar(scalar)
+            return headline_scalar(scalar, Place::Open)
                 .map_or(" with the input below".to_owned(), |it| format!(" with {it}"));
         }
     };
@@ -173,7 +185,7 @@ fn inputs(input: Option<&Value>) -> String {
     for (key, value) in object {
         let mut input = String::new();
         let fits = write_key(&mut input, key, room).is_ok();
-        let Some(value) = headline_scalar(value).filter(|_| fits) else {
+        let Some(value) = headline_scalar(value, Place::Open.field(object, key)).filter(|_| fits) else {
             continue;
         };
         input = [input.as_str(), " ", value.as_str()].concat();
@@ -190,18 +202,19 @@ fn inputs(input: Option<&Value>) -> String {
     }
 }
 
-fn headline_scalar(value: &Value) -> Option<String> {
+fn headline_scalar(value: &Value, place: Place) -> Option<String> {
     match value {
         // A text of several lines is read where it is laid out, not in one line.
         Value::String(text) if text.contains('\n') => None,
-        Value::String(text) => within(text, Quote::Double, HEADLINE_NAME).ok(),
+        Value::String(text) => within(&Masked::at(text, place), Quote::Double, HEADLINE_NAME).ok(),
+        Value::Number(_) if place.hides_numbers() => Some(MASK.to_owned()),
         Value::Null | Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
         Value::Array(_) | Value::Object(_) => None,
     }
 }
 
 /// The name between backticks, unless it is too long for a headline.
-pub(super) fn name_in_code(name: &str) -> Option<String> {
+pub(super) fn name_in_code(name: &Masked<'_>) -> Option<String> {
     within(name, Quote::Code, HEADLINE_NAME).ok()
 }
 

@@ -3,8 +3,9 @@
 //! Owns how a JSON value and its place in the content are written, and that nothing is cut: what does not fit is
 //! refused while it is being written. Does not know kinds of actions; `describe` does.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use super::secret::{MASK, Masked, Place};
 use super::visible::{Overflow, Quote, within, write_within};
 use super::{DISPLAY_LIMIT, Fact, NotPresentable};
 
@@ -34,9 +35,13 @@ impl Facts {
         Ok(())
     }
 
-    /// The string in double quotes, if it can still fit.
+    /// The string in double quotes, its secrets masked, if it can still fit.
     pub(super) fn quoted(&self, text: &str) -> Result<String, NotPresentable> {
-        within(text, Quote::Double, self.room()).map_err(|over| self.too_long(over))
+        self.quoted_at(text, Place::Open)
+    }
+
+    fn quoted_at(&self, text: &str, place: Place) -> Result<String, NotPresentable> {
+        within(&Masked::at(text, place), Quote::Double, self.room()).map_err(|over| self.too_long(over))
     }
 
     /// Adds every leaf of `value`, one fact each; an empty object or array is a leaf.
@@ -44,20 +49,21 @@ impl Facts {
         match value {
             Value::Object(object) if !object.is_empty() => {
                 for (key, value) in object {
-                    self.inside(path, Step::Key(key), |facts, path| facts.leaves(path, value))?;
+                    self.inside(path, Step::Field(object, key), |facts, path| facts.leaves(path, value))?;
                 }
                 Ok(())
             }
             Value::Array(items) if !items.is_empty() => {
                 for (index, value) in items.iter().enumerate() {
-                    self.inside(path, Step::Index(index), |facts, path| facts.leaves(path, value))?;
+                    self.inside(path, Step::Item(items, index), |facts, path| facts.leaves(path, value))?;
                 }
                 Ok(())
             }
             Value::String(text) => {
-                let text = self.quoted(text)?;
+                let text = self.quoted_at(text, path.place)?;
                 self.push(path.label(), text)
             }
+            Value::Number(_) if path.place.hides_numbers() => self.push(path.label(), MASK.to_owned()),
             leaf => self.push(path.label(), leaf.to_string()),
         }
     }
@@ -75,10 +81,11 @@ impl Facts {
                 expected: "at most 128 levels of nesting",
             });
         }
-        let outer = path.text.len();
+        let (outer, place) = (path.text.len(), path.place);
         path.enter(step, self.room()).map_err(|over| self.too_long(over))?;
         let added = add(self, path);
         path.text.truncate(outer);
+        path.place = place;
         path.depth -= 1;
         added
     }
@@ -98,8 +105,12 @@ impl Facts {
 
 /// One step into content.
 pub(super) enum Step<'a> {
+    /// A field that we know.
     Key(&'a str),
-    Index(usize),
+    /// A field of this object.
+    Field(&'a Map<String, Value>, &'a str),
+    /// An item of this list.
+    Item(&'a [Value], usize),
 }
 
 /// A place in the content, as a label: `input.files[2]."odd key"`.
@@ -110,6 +121,8 @@ pub(super) enum Step<'a> {
 pub(super) struct Path {
     text: String,
     depth: usize,
+    /// What the way to here says of the leaf: a credential's name makes it a secret.
+    place: Place,
     note: &'static str,
 }
 
@@ -125,8 +138,14 @@ impl Path {
 
     fn enter(&mut self, step: Step<'_>, room: usize) -> Result<(), Overflow> {
         match step {
-            Step::Index(index) => self.text += &format!("[{index}]"),
-            Step::Key(key) => {
+            Step::Item(items, index) => {
+                self.place = self.place.item(items, index);
+                self.text += &format!("[{index}]");
+            }
+            Step::Key(key) | Step::Field(_, key) => {
+                if let Step::Field(object, _) = step {
+                    self.place = self.place.field(object, key);
+                }
                 if !self.text.is_empty() {
                     self.text.push('.');
                 }
@@ -140,7 +159,9 @@ impl Path {
 
 /// Writes a key: bare where that cannot be misread, else quoted.
 pub(super) fn write_key(out: &mut String, key: &str, room: usize) -> Result<usize, Overflow> {
-    let is_bare = key.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
-        && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
-    write_within(out, key, if is_bare { Quote::None } else { Quote::Double }, room)
+    let key = Masked::of(key);
+    let shown = key.as_str();
+    let is_bare = shown.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && shown.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
+    write_within(out, &key, if is_bare { Quote::None } else { Quote::Double }, room)
 }

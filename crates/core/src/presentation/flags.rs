@@ -10,12 +10,18 @@ use unicode_security::MixedScript;
 use unicode_security::mixed_script::AugmentedScriptSet;
 use unicode_security::skeleton;
 
+use super::secret::{Parts, Place};
 use super::visible::{Look, Piece, Pieces, Quote};
 
 /// Most sentences in one list. The last one says how many more there are.
 const FLAGS: usize = 20;
 /// Most characters of a word that a sentence repeats.
 const WORD_CHARS: usize = 48;
+
+/// Said when something is masked.
+const HIDDEN: &str = "a secret is hidden as ***; the digest covers it";
+/// Said when what is masked could hide more than a word.
+const ODD_HIDDEN: &str = "a hidden secret holds spaces or shell syntax: what it would do cannot be seen here";
 
 /// Punctuation of ordinary prose. It parts words and is no disguise.
 const TYPOGRAPHY: &[char] = &['‘', '’', '“', '”', '„', '–', '—', '…', '«', '»', '·', '•'];
@@ -24,14 +30,14 @@ const TYPOGRAPHY: &[char] = &['‘', '’', '“', '”', '„', '–', '—', '
 /// Empty for an ordinary text. At most 21 sentences.
 pub fn flags(text: &str) -> Vec<String> {
     let mut oddities = Oddities::default();
-    oddities.note(text);
+    oddities.note(text, Place::Open);
     oddities.sentences()
 }
 
 /// What is odd about the texts noted so far. A text or word that occurs again is noted once.
 #[derive(Default)]
 pub(super) struct Oddities<'a> {
-    texts: HashSet<&'a str>,
+    texts: HashSet<(&'a str, Place)>,
     words: HashSet<&'a str>,
     mixed: Vec<&'a str>,
     alike: Vec<&'a str>,
@@ -45,16 +51,46 @@ pub(super) struct Oddities<'a> {
     undefined: usize,
     marks: usize,
     right_to_left: bool,
+    /// Something is masked.
+    is_hidden: bool,
+    /// What is masked could be more than one word to a shell.
+    is_odd_hidden: bool,
+    /// Characters of the longest text that is masked.
+    longest_hidden: usize,
 }
 
 impl<'a> Oddities<'a> {
-    /// Notes one text.
-    pub(super) fn note(&mut self, text: &'a str) {
-        let is_ordinary = text.bytes().all(|b| matches!(b, b' '..=b'~')) && !text.contains("    ");
-        if is_ordinary || !self.texts.insert(text) {
+    /// Notes one text. Of what is masked in it, only that it is.
+    pub(super) fn note(&mut self, text: &'a str, place: Place) {
+        if !self.texts.insert((text, place)) {
             return;
         }
-        self.lines = self.lines.max(lines(text));
+        let parts = Parts::of(text, place);
+        self.is_hidden |= parts.is_hidden;
+        self.is_odd_hidden |= parts.is_odd;
+        self.longest_hidden = self.longest_hidden.max(parts.longest);
+        if place == Place::Open {
+            self.lines = self.lines.max(lines(text));
+        }
+        parts.open.into_iter().for_each(|part| self.note_part(part));
+    }
+
+    /// Notes that something is masked that is no text.
+    pub(super) fn note_hidden(&mut self) {
+        self.is_hidden = true;
+    }
+
+    /// Characters of the longest text that is masked.
+    pub(super) fn longest_hidden(&self) -> usize {
+        self.longest_hidden
+    }
+
+    /// Notes what is seen.
+    fn note_part(&mut self, text: &'a str) {
+        let is_ordinary = text.bytes().all(|b| matches!(b, b' '..=b'~')) && !text.contains("    ");
+        if is_ordinary {
+            return;
+        }
         Pieces::new(text, Quote::None).for_each(|piece| self.note_piece(piece));
         let parts_words = |c: char| {
             let is_sign = c.is_ascii() && !c.is_ascii_alphanumeric();
@@ -123,7 +159,11 @@ impl<'a> Oddities<'a> {
         let mixed = self.mixed.iter().map(|word| format!("mixed scripts in `{}`", spelt(word)));
         let alike = self.alike.iter().map(|word| format!("look-alike letters in `{}`", spelt(word)));
 
-        let mut all = counts.chain(direction).chain(mixed).chain(alike).chain(padding).chain(lines);
+        let hidden = self.is_hidden.then(|| HIDDEN.to_owned());
+        let odd_hidden = self.is_odd_hidden.then(|| ODD_HIDDEN.to_owned());
+        let secrets = hidden.into_iter().chain(odd_hidden);
+        let mut all =
+            secrets.chain(counts).chain(direction).chain(mixed).chain(alike).chain(padding).chain(lines);
         let mut sentences: Vec<String> = all.by_ref().take(FLAGS).collect();
         match all.count() {
             0 => {}

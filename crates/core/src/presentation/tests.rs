@@ -6,6 +6,7 @@ mod attack;
 mod complete;
 mod kind;
 mod readable;
+mod secret;
 
 use proptest::prelude::*;
 use serde_json::{Map, Value};
@@ -79,7 +80,8 @@ fn hostile_json() -> impl Strategy<Value = Value> {
 }
 
 fn hostile_object() -> impl Strategy<Value = Map<String, Value>> {
-    prop::collection::btree_map("[a-z]{1,3}|[A-Z. \"]{0,3}", hostile_json(), 0..4)
+    // No name of a credential: what such a field holds is not read back.
+    prop::collection::btree_map("[a-oq-z]{1,3}|[A-OQ-Z. \"]{0,3}", hostile_json(), 0..4)
         .prop_map(|object| object.into_iter().collect())
 }
 

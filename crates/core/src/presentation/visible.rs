@@ -7,6 +7,8 @@ use std::fmt::Write as _;
 
 use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
+use super::secret::Masked;
+
 /// Equal escaped code points in a row that are written once, with their number.
 const COLLAPSED_ESCAPES: usize = 4;
 /// Spaces in a row that are written once, with their number.
@@ -270,6 +272,22 @@ pub fn visible(text: &str) -> String {
     out
 }
 
+/// The text with every deceptive code point but line breaks written as [`visible()`] does. Line breaks become `\n`.
+pub(super) fn lines_visible(text: &str) -> String {
+    let text = text.replace("\r\n", "\n").replace(['\u{2028}', '\u{2029}'], "\n");
+    let mut out = String::with_capacity(text.len());
+    for (index, line) in text.split('\n').enumerate() {
+        if index > 0 {
+            out.push('\n');
+        }
+        let indent = line.bytes().take_while(|&b| b == b' ').count();
+        let kept = if indent < COLLAPSED_SPACES { indent } else { 0 };
+        out.push_str(&line[..kept]);
+        Pieces::new(&line[kept..], Quote::None).for_each(|piece| piece.write(&mut out));
+    }
+    out
+}
+
 /// The text did not fit; `chars` of it had been counted by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Overflow {
@@ -280,13 +298,13 @@ pub(super) struct Overflow {
 /// `room`. Stops early: a hostile text costs no more than the room.
 pub(super) fn write_within(
     out: &mut String,
-    text: &str,
+    text: &Masked<'_>,
     quote: Quote,
     room: usize,
 ) -> Result<usize, Overflow> {
     let mut chars = 2 * quote.sign().len();
     out.push_str(quote.sign());
-    for piece in Pieces::new(text, quote) {
+    for piece in Pieces::new(text.as_str(), quote) {
         chars += piece.chars();
         if chars > room {
             return Err(Overflow { chars });
@@ -298,7 +316,7 @@ pub(super) fn write_within(
 }
 
 /// `text` made visible and quoted, if that takes at most `room` characters.
-pub(super) fn within(text: &str, quote: Quote, room: usize) -> Result<String, Overflow> {
+pub(super) fn within(text: &Masked<'_>, quote: Quote, room: usize) -> Result<String, Overflow> {
     let mut out = String::new();
     write_within(&mut out, text, quote, room).map(|_| out)
 }

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use unicode_properties::{GeneralCategory as Category, UnicodeGeneralCategory};
 
+use super::super::secret::{Masked, multiline};
 use super::super::visible::{Look, Pieces, Quote, within};
 use super::{decode, hostile_text, visible};
 
@@ -27,6 +28,24 @@ fn deceptive_code_points_are_written_as_escapes() {
     ];
     for (text, expected) in table {
         assert_eq!(visible(text), expected);
+    }
+}
+
+#[test]
+fn lines_of_a_text_stay_lines() {
+    let table = [
+        ("line1\r\nline2\u{2028}l3\u{202E}", "line1\nline2\nl3\\u{202E}"),
+        ("a\u{2029}b\n\nc", "a\nb\n\nc"),
+        ("a\rb\t\u{A0}", r"a\u{D}b\u{9}\u{A0}"),
+        ("if x:\n    run()\n", "if x:\n    run()\n"),
+        ("a\n          b ", "a\n\\u{20}[×10]b\\u{20}"),
+        ("a\n\u{301}b\n  \u{301}", "a\n\\u{301}b\n  \\u{301}"),
+        ("token: abc\nnext", "token: ***\nnext"),
+        (r"\u{A}", r"\u{5C}u{A}"),
+        ("", ""),
+    ];
+    for (text, expected) in table {
+        assert_eq!(multiline(text), expected, "{text:?}");
     }
 }
 
@@ -85,7 +104,7 @@ fn the_closing_sign_of_a_quotation_never_stands_in_it() {
         ("a`b", Quote::Code, r"`a\u{60}b`"),
     ];
     for (text, quote, expected) in table {
-        assert_eq!(within(text, quote, usize::MAX).unwrap(), expected);
+        assert_eq!(within(&Masked::of(text), quote, usize::MAX).unwrap(), expected);
     }
 }
 
@@ -126,11 +145,11 @@ fn every_code_point_of_a_deceptive_category_is_escaped() {
 #[test]
 fn a_hostile_text_is_refused_as_soon_as_it_is_over_its_room() {
     let text = "\u{200B}a".repeat(500_000);
-    let over = within(&text, Quote::Double, 100).unwrap_err();
+    let over = within(&Masked::of(&text), Quote::Double, 100).unwrap_err();
     assert!(over.chars > 100 && over.chars < 120, "{over:?}");
-    assert_eq!(within("abc", Quote::Double, 5).unwrap(), "\"abc\"");
-    assert_eq!(within("abc", Quote::Double, 4).unwrap_err().chars, 5);
-    assert!(within("", Quote::Double, 1).is_err());
+    assert_eq!(within(&Masked::of("abc"), Quote::Double, 5).unwrap(), "\"abc\"");
+    assert_eq!(within(&Masked::of("abc"), Quote::Double, 4).unwrap_err().chars, 5);
+    assert!(within(&Masked::of(""), Quote::Double, 1).is_err());
 }
 
 proptest! {
@@ -148,7 +167,7 @@ proptest! {
     #[test]
     fn a_quotation_is_safe_and_can_be_read_back(text in hostile_text()) {
         for (quote, sign) in [(Quote::Double, '"'), (Quote::Single, '\''), (Quote::Code, '`')] {
-            let written = within(&text, quote, usize::MAX).unwrap();
+            let written = within(&Masked::of(&text), quote, usize::MAX).unwrap();
             let inner = written.strip_prefix(sign).and_then(|rest| rest.strip_suffix(sign)).unwrap();
             prop_assert!(!inner.chars().any(|c| Look::of(c).is_deceptive()));
             prop_assert_eq!(decode(inner, quote), text.as_str());
@@ -160,10 +179,10 @@ proptest! {
 
     #[test]
     fn the_room_a_text_takes_is_counted_in_the_characters_written(text in hostile_text()) {
-        let written = within(&text, Quote::Double, usize::MAX).unwrap();
+        let written = within(&Masked::of(&text), Quote::Double, usize::MAX).unwrap();
         let chars = written.chars().count();
-        prop_assert_eq!(within(&text, Quote::Double, chars).unwrap(), written);
-        prop_assert!(within(&text, Quote::Double, chars - 1).is_err());
+        prop_assert_eq!(within(&Masked::of(&text), Quote::Double, chars).unwrap(), written);
+        prop_assert!(within(&Masked::of(&text), Quote::Double, chars - 1).is_err());
     }
 
     #[test]
