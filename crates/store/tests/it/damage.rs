@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use holdgate_core::approval::{Binding, Bound, Status};
-use holdgate_core::requirement::Decision;
-use holdgate_core::{Approval, Fence, Refusal};
+use holdgate_core::approval::{Binding, Bound, Draft, Status};
+use holdgate_core::requirement::{Decision, Requirement};
+use holdgate_core::{Approval, Digest, Fence, Refusal, Scopes};
 use holdgate_store::sqlite::SqliteStore;
-use holdgate_store::{Answer, Filter, Op, Outcome, Store, Stored};
+use holdgate_store::{Answer, Credential, Device, Filter, Notice, Op, Outcome, Store, StoreError, Stored};
 use rusqlite::Connection;
 
 use crate::stage::{Database, agent, ask, by, claim, clock, commit, held_run, populate, seen, vote};
@@ -15,17 +15,30 @@ use crate::stage::{Database, agent, ask, by, claim, clock, commit, held_run, pop
 fn vandal(database: &Database) -> Connection {
     let raw = database.raw();
     raw.execute_batch("PRAGMA ignore_check_constraints = ON; PRAGMA foreign_keys = OFF").unwrap();
+    drop_triggers(&raw, "%");
+    raw
+}
+
+/// The same, but what the store keeps beside the rows goes on being kept.
+fn vandal_of_rows(database: &Database) -> Connection {
+    let raw = database.raw();
+    raw.execute_batch("PRAGMA ignore_check_constraints = ON; PRAGMA foreign_keys = OFF").unwrap();
+    drop_triggers(&raw, "approvals_request_is_frozen");
+    raw
+}
+
+fn drop_triggers(raw: &Connection, like: &str) {
     let names: Vec<String> = raw
-        .prepare("SELECT name FROM sqlite_schema WHERE type = 'trigger'")
+        .prepare("SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name LIKE ?1")
         .unwrap()
-        .query_map([], |row| row.get(0))
+        .query_map([like], |row| row.get(0))
         .unwrap()
         .map(Result::unwrap)
         .collect();
+    assert!(!names.is_empty());
     for name in names {
         raw.execute_batch(&format!("DROP TRIGGER {name}")).unwrap();
     }
-    raw
 }
 
 const FENCE: Option<Fence> = Some(Fence(1));
@@ -73,6 +86,34 @@ async fn no_damage_makes_an_allow() {
         "resolver_kind = 'agent'",
         "resolver_kind = 'authority'",
         "resolver_id = 'somebody'",
+        "resolver_person = 'somebody'",
+        "resolver_person = NULL",
+        "resolver_person = ''",
+        "reference = substr(reference, 2) || '_'",
+        "reference = ''",
+        "audience = '['",
+        "audience = '{}'",
+        "audience = '[1]'",
+        "audience = '[\"s\"' || replace(printf('%064d', 0), '0', ',\"s\"') || ']'",
+        "v4_request = '{'",
+        "v4_request = '\"' || printf('%0300000d', 0) || '\"'",
+        "requirement = json_set(requirement, '$.approvals', 2)",
+        "requirement = json_set(requirement, '$.approvals', 0)",
+        "requirement = json_set(requirement, '$.approvals', 17)",
+        "requirement = json_set(requirement, '$.denials', 0)",
+        "requirement = json_set(requirement, '$.reviewers', json('[[]]'))",
+        "requirement = json_set(requirement, '$.reviewers', json('[[\"alice\"]]'))",
+        "requirement = json_set(requirement, '$.allowedDecisions', json('[\"allow-always\",\"deny\"]'))",
+        "requester_person = ''",
+        "revoked_at = resolved_at",
+        "revoker_id = 'x'",
+        "revocation_reason = 'x'",
+        "revoked_at = resolved_at - 1, revoker_id = 'x', revoker_kind = 'agent', revoker_label = 'x'",
+        "revoked_at = resolved_at, revoker_id = 'x', revoker_kind = 'anything', revoker_label = 'x'",
+        "claim_id = 'c', claimed_at = resolved_at, claim_fence = 1, revoked_at = resolved_at, revoker_id = 'x', \
+         revoker_kind = 'agent', revoker_label = 'x'",
+        "status = 'denied', decision = 'deny'",
+        "status = 'cancelled', decision = 'deny', terminal_reason = 'gateway-restart'",
         "resolver_label = NULL",
         "resolved_at = NULL",
         "resolved_at = created_at - 1",
@@ -98,6 +139,8 @@ async fn no_damage_makes_an_allow() {
         "UPDATE approval_votes SET decision = 'deny' WHERE approval_id = ?1",
         "UPDATE approval_votes SET decision = 'anything' WHERE approval_id = ?1",
         "UPDATE approval_votes SET voter_id = 'somebody' WHERE approval_id = ?1",
+        "UPDATE approval_votes SET voter_person = 'somebody' WHERE approval_id = ?1",
+        "UPDATE approval_votes SET voter_person = NULL WHERE approval_id = ?1",
         "UPDATE approval_votes SET at = at + 1 WHERE approval_id = ?1",
     ]
     .iter()
@@ -107,6 +150,120 @@ async fn no_damage_makes_an_allow() {
         assert_eq!(vandal.execute(damage, [good.id.as_str()]).unwrap(), 1);
         is_denied(&store, &good, damage).await;
     }
+}
+
+/// A request of a stored run that the administrator and alice, on her phone, have allowed.
+async fn allowed_by_two(store: &Arc<SqliteStore>, run: &str) -> Approval {
+    let run = held_run(&**store, run).await;
+    let Op::Open { draft, fence, by, key, caps } = ask(Binding::Checkpoint(run), "t:1") else {
+        unreachable!()
+    };
+    let requirement = Requirement { approvals: 2, ..Requirement::default() };
+    let draft = Box::new(Draft { requirement, ..*draft });
+    let asked = commit(&**store, Op::Open { draft, fence, by, key, caps }).await;
+    commit(&**store, vote(&asked, Decision::AllowOnce)).await;
+    let Op::Apply { id, command, .. } = vote(&asked, Decision::AllowOnce) else { unreachable!() };
+    commit(&**store, Op::Apply { id, command, by: crate::stage::by("phone".parse().unwrap()) }).await
+}
+
+#[tokio::test]
+async fn an_allow_that_took_two_people_needs_both_their_votes() {
+    let database = Database::new();
+    let store = database.store(clock());
+    populate(&*store).await;
+    let (id, label) = ("phone".parse().unwrap(), "phone".to_owned());
+    let device = Device { id, label, public_key: None, platform: None, family: None };
+    let (person, token) = ("alice".parse().unwrap(), Digest::of(b"token of phone"));
+    let admit = Op::Admit { device: Box::new(device), person, scopes: Scopes::APPROVALS, token };
+    store.execute(admit).await.unwrap();
+    let vandal = vandal(&database);
+    for (n, damage) in [
+        "DELETE FROM approval_votes WHERE approval_id = ?1 AND position = 0",
+        "DELETE FROM approval_votes WHERE approval_id = ?1 AND position = 1",
+        "UPDATE approval_votes SET decision = 'deny' WHERE approval_id = ?1 AND position = 0",
+        "UPDATE approval_votes SET voter_person = 'alice' WHERE approval_id = ?1 AND position = 0",
+        "UPDATE approval_votes SET voter_id = 'phone', voter_kind = 'device' WHERE approval_id = ?1 AND position = 0",
+        "UPDATE approval_votes SET voter_person = 'reviewer' WHERE approval_id = ?1 AND position = 1",
+        "UPDATE approval_votes SET decision = 'allow-always' WHERE approval_id = ?1",
+        "UPDATE approvals SET requirement = json_set(requirement, '$.approvals', 3) WHERE id = ?1",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let good = allowed_by_two(&store, &format!("run_{n}")).await;
+        assert!(vandal.execute(damage, [good.id.as_str()]).unwrap() > 0, "{damage}");
+        is_denied(&store, &good, damage).await;
+    }
+    let good = allowed_by_two(&store, "run_good").await;
+    commit(&*store, claim(&good, "c", FENCE)).await;
+}
+
+#[tokio::test]
+async fn a_damaged_request_cannot_be_allowed() {
+    let database = Database::new();
+    let store = database.store(clock());
+    populate(&*store).await;
+    let vandal = vandal(&database);
+    for (n, damage) in [
+        "audience = 'agent:x:main'",
+        "requirement = '{}'",
+        "requirement = json_set(requirement, '$.approvals', 0)",
+        "reference = '../x'",
+        "v4_request = 'x'",
+        "resolver_person = 'alice'",
+        "revoked_at = created_at, revoker_id = 'x', revoker_kind = 'agent', revoker_label = 'x'",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let run = held_run(&*store, &format!("run_{n}")).await;
+        let asked = commit(&*store, ask(Binding::Checkpoint(run), "t:1")).await;
+        let damaging = format!("UPDATE approvals SET {damage} WHERE id = ?1");
+        assert_eq!(vandal.execute(&damaging, [asked.id.as_str()]).unwrap(), 1);
+        is_denied(&store, &asked, damage).await;
+    }
+}
+
+#[tokio::test]
+async fn a_text_that_names_two_approvals_names_none() {
+    let database = Database::new();
+    let store = database.store(clock());
+    let epoch = populate(&*store).await;
+    let first = commit(&*store, ask(Binding::Runtime(epoch.clone()), "t:1")).await;
+    let second = commit(&*store, ask(Binding::Runtime(epoch), "t:2")).await;
+    let vandal = vandal(&database);
+    vandal
+        .execute("UPDATE approvals SET id = ?1 WHERE id = ?2", [&first.reference(), second.id.as_str()])
+        .unwrap();
+    assert_eq!(store.approval(&first.reference()).await.unwrap(), None);
+    assert!(store.approval(first.id.as_str()).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_damaged_identity_can_do_nothing() {
+    let database = Database::new();
+    let store = database.store(clock());
+    let epoch = populate(&*store).await;
+    let asked = commit(&*store, ask(Binding::Runtime(epoch.clone()), "t:1")).await;
+    let vandal = vandal(&database);
+    for (damage, repair) in [
+        ("scopes = 'operator.everything'", "scopes = 'operator.admin'"),
+        ("kind = 'anything'", "kind = 'administrator'"),
+        ("reviewers = '[]'", "reviewers = NULL"),
+        ("person = ''", "person = 'reviewer'"),
+    ] {
+        let write = |sql: &str| {
+            let sql = format!("UPDATE principals SET {sql} WHERE id = 'reviewer'");
+            assert_eq!(vandal.execute(&sql, []).unwrap(), 1);
+        };
+        write(damage);
+        let voted = store.execute(vote(&asked, Decision::AllowOnce)).await;
+        assert!(matches!(voted, Err(StoreError::Failed(_))), "{damage}: {voted:?}");
+        let token = Credential::Token(Digest::of(b"reviewer"));
+        assert!(store.credential(token).await.is_err(), "{damage}");
+        write(repair);
+    }
+    commit(&*store, vote(&asked, Decision::AllowOnce)).await;
 }
 
 async fn is_denied(store: &Arc<SqliteStore>, good: &Approval, damage: &str) {
@@ -153,15 +310,27 @@ async fn the_sweep_sets_a_damaged_row_aside_once_and_goes_on() {
     let epoch = populate(&*store).await;
     let bad = commit(&*store, ask(Binding::Runtime(epoch.clone()), "t:1")).await;
     let good = commit(&*store, ask(Binding::Runtime(epoch), "t:2")).await;
-    let vandal = vandal(&database);
-    vandal.execute("UPDATE approvals SET presentation = '{' WHERE id = ?1", [bad.id.as_str()]).unwrap();
+    let vandal = vandal_of_rows(&database);
+    vandal.execute("UPDATE approvals SET audience = '{' WHERE id = ?1", [bad.id.as_str()]).unwrap();
     clock.advance(600_000);
+    let mut notices = store.notices();
     let sweep = async |limit| match store.execute(Op::Sweep { limit }).await.unwrap() {
         Outcome::Committed(Answer::Touched(count)) => count,
         other => panic!("{other:?}"),
     };
     assert_eq!([sweep(1).await, sweep(1).await, sweep(1).await], [1, 1, 0]);
     assert_eq!(store.next_due().await.unwrap(), None);
+    assert_eq!(store.pending_counts().await.unwrap(), []);
+    let mut told = Vec::new();
+    while let Ok(notice) = notices.try_recv() {
+        told.push(match notice {
+            Notice::Corrupt(id) => (id, None),
+            Notice::Changed(committed) => (committed.approval.id.clone(), Some(committed.approval.status())),
+            Notice::Identity(id) => panic!("{id:?}"),
+        });
+    }
+    told.sort_by_key(|(_, status)| status.is_some());
+    assert_eq!(told, [(bad.id.clone(), None), (good.id.clone(), Some(Status::Expired))]);
     let expired = Filter { status: Some(Status::Expired), limit: 10, ..Filter::default() };
     let expired = store.approvals(expired).await.unwrap();
     assert_eq!(expired.len(), 1);

@@ -7,6 +7,7 @@ mod checks;
 mod contract;
 mod damage;
 mod faults;
+mod notices;
 mod opening;
 mod placement;
 mod stage;

@@ -181,7 +181,7 @@ fn a_newer_schema_is_refused_and_left_alone() {
     database.raw().execute("INSERT INTO schema_migrations VALUES (99, 'x', 0)", []).unwrap();
     let before = fs::read(database.path()).unwrap();
     match database.try_open() {
-        Err(StoreError::NewerSchema { path, found: 99, known: 1 }) => assert!(path.ends_with("holdgate.db")),
+        Err(StoreError::NewerSchema { path, found: 99, known: 2 }) => assert!(path.ends_with("holdgate.db")),
         other => panic!("{:?}", other.err()),
     }
     assert_eq!(fs::read(database.path()).unwrap(), before);
