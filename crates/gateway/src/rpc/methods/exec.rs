@@ -6,8 +6,7 @@
 use std::collections::BTreeMap;
 
 use holdgate_authority::Protocol;
-use holdgate_core::presentation::COMMAND_DISPLAY_LIMIT;
-use crate::rpc::safe::{masked, multiline};
+use holdgate_core::presentation::{COMMAND_DISPLAY_LIMIT, masked, multiline};
 use holdgate_core::principal::PrincipalKind;
 use holdgate_core::requirement::Decision;
 use holdgate_core::{Approval, Canonical, Command, Digest, Principal};

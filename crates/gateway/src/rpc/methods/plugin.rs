@@ -1,7 +1,7 @@
 //! `plugin.approval.request`: an action of a plugin in somebody else's host.
 
 use holdgate_authority::Protocol;
-use crate::rpc::safe::{masked, multiline};
+use holdgate_core::presentation::{masked, multiline};
 use holdgate_core::requirement::Decision;
 use holdgate_wire::approval::Source;
 use holdgate_wire::{CreateApproval, RequirementRequest};
