@@ -87,17 +87,13 @@ impl Reviewing {
             .cards
             .iter()
             .map(|(key, card)| {
-                let family =
-                    self.online.as_ref().filter(|on| on.gateway == key.gateway).map(|on| on.family);
+                let family = self.online.as_ref().filter(|on| on.gateway == key.gateway).map(|on| on.family);
                 CardView::of(Shown { key: key.clone(), rendering: card.rendering }, card, family)
             })
             .collect();
         cards.sort_by_key(|card| card.shown.key.created_at_ms);
         View {
-            link: self
-                .online
-                .as_ref()
-                .map(|on| Link { gateway: Arc::clone(&on.gateway), family: on.family }),
+            link: self.online.as_ref().map(|on| Link { gateway: Arc::clone(&on.gateway), family: on.family }),
             cards,
             absent: self.absent.iter().cloned().collect(),
             trouble: self.trouble.clone(),
@@ -228,37 +224,45 @@ impl Reviewing {
 
     /// The newest card of an id at the current gateway.
     pub(super) fn newest(&self, id: &str) -> Option<CardKey> {
-        self.keys(id).last()
+        self.under(&self.online.as_ref()?.gateway, id).last().map(|(key, _)| key.clone())
     }
 
-    fn keys(&self, id: &str) -> impl Iterator<Item = CardKey> + use<> {
-        let keys: Vec<_> = match &self.online {
-            Some(on) => {
-                let key = |created_at_ms| CardKey {
-                    gateway: Arc::clone(&on.gateway),
-                    id: id.to_owned(),
-                    created_at_ms,
-                };
-                self.cards.range(key(i64::MIN)..=key(i64::MAX)).map(|(key, _)| key.clone()).collect()
+    /// Every card of an id at a gateway, oldest first.
+    fn under(&self, gateway: &Arc<str>, id: &str) -> impl Iterator<Item = (&CardKey, &Card)> {
+        let key = |created_at_ms| CardKey { gateway: Arc::clone(gateway), id: id.to_owned(), created_at_ms };
+        self.cards.range(key(i64::MIN)..=key(i64::MAX))
+    }
+
+    /// Decisions sent from here that may be what the record of this card holds. A call names an id alone: one that
+    /// was sent for an older card under the same id may have met this record.
+    pub(super) fn sent_for(&self, key: &CardKey) -> Vec<Decision> {
+        let mut sent = Vec::new();
+        for (other, card) in self.under(&key.gateway, &key.id) {
+            sent.extend(&card.sent);
+            if let Phase::Resolving { decision, .. } = card.phase
+                && other != key
+            {
+                sent.push(decision);
             }
-            None => Vec::new(),
-        };
-        keys.into_iter()
+        }
+        sent
     }
 
     /// The card that a record is of. None if it is older than what is known under its id.
     fn key_of(&mut self, waiting: &Waiting) -> Option<CardKey> {
         let gateway = Arc::clone(&self.online.as_ref()?.gateway);
         let key = CardKey { gateway, id: waiting.id.clone(), created_at_ms: waiting.created_at_ms };
-        for older in self.keys(&waiting.id) {
-            if older.created_at_ms > key.created_at_ms {
-                return None;
-            }
-            let busy = self.cards.get(&older).is_some_and(|card| matches!(card.phase, Phase::Resolving { .. }));
-            // A gateway keeps one record under an id. What is in flight for the older one still has its reply.
-            if older != key && !busy {
-                self.end(&older, End::Gone);
-            }
+        if self.newest(&key.id).is_some_and(|newest| newest > key) {
+            return None;
+        }
+        // A gateway keeps one record under an id. What is in flight for an older one still has its reply.
+        let older: Vec<_> = self
+            .under(&key.gateway, &key.id)
+            .filter(|(other, card)| **other != key && !matches!(card.phase, Phase::Resolving { .. }))
+            .map(|(other, _)| other.clone())
+            .collect();
+        for older in older {
+            self.end(&older, End::Gone);
         }
         self.opened.remove(&key.id);
         self.absent.remove(&key.id);
@@ -267,7 +271,8 @@ impl Reviewing {
 
     /// The gateway says that this waits. That unlocks nothing and revives nothing.
     pub(super) fn affirm(&mut self, waiting: Waiting) {
-        let (Some(key), Some(family)) = (self.key_of(&waiting), self.online.as_ref().map(|on| on.family)) else {
+        let (Some(key), Some(family)) = (self.key_of(&waiting), self.online.as_ref().map(|on| on.family))
+        else {
             return;
         };
         let step = self.step;
@@ -317,13 +322,13 @@ impl Reviewing {
 
     /// How a card ended is known. A decision in flight still waits for its reply: that tells whose answer it was.
     pub(super) fn hear(&mut self, key: &CardKey, fact: Fact) {
+        let sent = self.sent_for(key);
         let Some(card) = self.cards.get_mut(key) else { return };
         match &mut card.phase {
             Phase::Resolving { heard: Some(Heard::Fact(_)), .. } | Phase::Ended(_) => {}
             Phase::Resolving { heard, .. } => *heard = Some(Heard::Fact(fact)),
             Phase::Open | Phase::Frozen { .. } => {
-                let end = fact.end(&card.sent);
-                self.end(key, end);
+                self.end(key, fact.end(&sent));
             }
         }
     }

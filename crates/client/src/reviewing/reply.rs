@@ -13,12 +13,7 @@ use super::machine::Reviewing;
 use super::record::{Fact, Listed, Record};
 
 impl Reviewing {
-    pub(super) fn reply(
-        &mut self,
-        number: u64,
-        outcome: Result<Value, Failure>,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn reply(&mut self, number: u64, outcome: Result<Value, Failure>, effects: &mut Vec<Effect>) {
         let Some(sent) = self.calls.take(number) else { return };
         match (&sent.asked, outcome) {
             (Asked::Resolve { key, decision }, outcome) => self.resolved(key, *decision, outcome),
@@ -97,7 +92,8 @@ impl Reviewing {
 
     fn replay(&mut self, sent: &Sent, session: &str, payload: &Value) {
         let replay = payload.get("approvalReplay");
-        let Some(entries) = replay.and_then(|replay| replay.get("approvals")).and_then(Value::as_array) else {
+        let Some(entries) = replay.and_then(|replay| replay.get("approvals")).and_then(Value::as_array)
+        else {
             self.trouble = Some("the gateway's replay of approvals does not read".to_owned());
             return;
         };
@@ -161,11 +157,12 @@ impl Reviewing {
         match outcome {
             Ok(payload) if family == Some(Family::Canonical) => self.acknowledged(key, decision, &payload),
             Ok(payload) if payload.get("ok") == Some(&Value::Bool(true)) => {
+                // It names neither the record nor the answer: it counts only if nothing else was heard of this id.
                 let unheard = matches!(
                     self.cards.get(key).map(|card| &card.phase),
                     Some(Phase::Resolving { heard: None, .. })
                 );
-                if unheard {
+                if unheard && self.newest(&key.id).as_ref() == Some(key) {
                     self.end(key, End::Answered { decision, origin: Origin::Here, by: None });
                 } else {
                     self.lost(key, decision);
@@ -217,7 +214,7 @@ impl Reviewing {
             }
             true => self.lost(key, decision),
             false => {
-                let end = heard.unwrap_or(ending.fact).end(&card.sent);
+                let end = heard.unwrap_or(ending.fact).end(&self.sent_for(key));
                 self.end(key, end);
             }
         }

@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod any_order;
+mod desk;
 mod lost;
 mod parity;
+mod reviewing;
 mod scripted;
