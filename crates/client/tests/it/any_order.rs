@@ -305,6 +305,29 @@ impl World {
                     self.apply(Input::Chosen { shown, decision });
                 }
             }
+            Step::Serve(_) | Step::Deliver(_) | Step::Lose(_) | Step::Garble(..) => self.carry(gateway, step),
+            Step::Disconnect => {
+                self.link = None;
+                self.calls.clear();
+                self.apply(Input::Disconnected { connection: self.connection });
+            }
+            Step::Connect(gateway, legacy) => {
+                self.link = Some((gateway, legacy));
+                self.calls.clear();
+                self.connection += 1;
+                let methods: &[&str] = if legacy { &LEGACY } else { &CANONICAL };
+                let methods = methods.iter().map(|method| (*method).to_owned()).collect();
+                let (connection, gateway) = (self.connection, GATEWAYS[gateway].to_owned());
+                self.apply(Input::Connected { connection, gateway, methods });
+            }
+            Step::Refresh => self.apply(Input::Refresh),
+            Step::Open(id) => self.apply(Input::Opened { id: IDS[id].to_owned() }),
+        }
+    }
+
+    /// What the network does.
+    fn carry(&mut self, gateway: usize, step: Step) {
+        match step {
             Step::Serve(at) => {
                 if !self.calls.is_empty() {
                     let call = self.calls.remove(at.index(self.calls.len()));
@@ -335,22 +358,7 @@ impl World {
                     self.apply(Input::Reply { tag, outcome });
                 }
             }
-            Step::Disconnect => {
-                self.link = None;
-                self.calls.clear();
-                self.apply(Input::Disconnected { connection: self.connection });
-            }
-            Step::Connect(gateway, legacy) => {
-                self.link = Some((gateway, legacy));
-                self.calls.clear();
-                self.connection += 1;
-                let methods: &[&str] = if legacy { &LEGACY } else { &CANONICAL };
-                let methods = methods.iter().map(|method| (*method).to_owned()).collect();
-                let (connection, gateway) = (self.connection, GATEWAYS[gateway].to_owned());
-                self.apply(Input::Connected { connection, gateway, methods });
-            }
-            Step::Refresh => self.apply(Input::Refresh),
-            Step::Open(id) => self.apply(Input::Opened { id: IDS[id].to_owned() }),
+            other => panic!("{other:?} is nothing that a network does"),
         }
     }
 

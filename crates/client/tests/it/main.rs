@@ -4,7 +4,11 @@
 
 mod any_order;
 mod desk;
+mod listing;
 mod lost;
 mod parity;
+mod peer;
 mod reviewing;
 mod scripted;
+mod socket;
+mod surface;
