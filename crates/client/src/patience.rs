@@ -10,16 +10,35 @@ use tokio::time::{Instant, sleep};
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// Pauses that grow: each is twice the one before, up to a longest.
+pub(crate) struct Backoff {
+    pause: Duration,
+    longest: Duration,
+}
+
+impl Backoff {
+    pub(crate) fn up_to(longest: Duration) -> Self {
+        Self { pause: FIRST_PAUSE, longest }
+    }
+
+    /// The next pause, at least as long as somebody `asked` for.
+    pub(crate) fn next(&mut self, asked: Option<Duration>) -> Duration {
+        let pause = asked.unwrap_or_default().max(self.pause);
+        self.pause = (self.pause * 2).min(self.longest);
+        pause
+    }
+}
+
 /// The attempts of one call: when to try again, and when to give up.
 pub(crate) struct Attempts {
     until: Instant,
-    pause: Duration,
+    backoff: Backoff,
 }
 
 impl Attempts {
     /// Attempts that start within `patience` from now.
     pub(crate) fn within(patience: Duration) -> Self {
-        Self { until: Instant::now() + patience, pause: FIRST_PAUSE }
+        Self { until: Instant::now() + patience, backoff: Backoff::up_to(LONGEST_PAUSE) }
     }
 
     /// Pauses before another attempt. Gives `error` back when it is final or the time is up.
@@ -33,8 +52,7 @@ impl Attempts {
             }
             Error::Unreachable { .. } => None,
         };
-        let pause = asked.unwrap_or_default().max(self.pause);
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        let pause = self.backoff.next(asked);
         if Instant::now() + pause > self.until {
             return Err(error);
         }

@@ -2,6 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod any_order;
+mod desk;
+mod listing;
 mod lost;
 mod parity;
+mod peer;
+mod reviewing;
 mod scripted;
+mod socket;
+mod surface;
