@@ -7,14 +7,14 @@ mod stall;
 #[cfg(test)]
 mod tests;
 
-use std::future::poll_fn;
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{ConnectInfo, Request};
 use holdgate_core::limits::{CONNECTIONS, HEAD_BYTES, HEAD_MS};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -58,7 +58,7 @@ pub(crate) async fn serve(
     let mut open = JoinSet::new();
     let mut complained = None;
     loop {
-        let (place, stream) = tokio::select! {
+        let (place, stream, peer) = tokio::select! {
             next = accept(&listener, &places, &mut complained) => next,
             () = crate::stopped(stopping.clone()) => break,
         };
@@ -66,7 +66,7 @@ pub(crate) async fn serve(
         while open.try_join_next().is_some() {}
         let (app, stopping) = (app.clone(), stopping.clone());
         open.spawn(async move {
-            converse(stream, app, stopping).await;
+            converse(stream, peer, app, stopping).await;
             drop(place);
         });
     }
@@ -80,11 +80,11 @@ async fn accept(
     listener: &TcpListener,
     places: &Arc<Semaphore>,
     complained: &mut Option<Instant>,
-) -> (OwnedSemaphorePermit, TcpStream) {
+) -> (OwnedSemaphorePermit, TcpStream, SocketAddr) {
     let place = Arc::clone(places).acquire_owned().await.expect("nobody closes the semaphore");
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => return (place, stream),
+            Ok((stream, peer)) => return (place, stream, peer),
             Err(error) if is_the_peers(error.kind()) => {}
             Err(error) => {
                 if complained.is_none_or(|at| at.elapsed() >= COMPLAIN_AGAIN) {
@@ -108,34 +108,44 @@ fn is_the_peers(kind: ErrorKind) -> bool {
     )
 }
 
-/// Answers the requests of one connection until either side has had enough.
-pub(crate) async fn converse<S>(stream: S, app: Router, stopping: watch::Receiver<bool>)
-where
+/// Answers the requests of one connection until either side has had enough, or it is upgraded.
+pub(crate) async fn converse<S>(
+    stream: S,
+    peer: SocketAddr,
+    app: Router,
+    stopping: watch::Receiver<bool>,
+) where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let routes = TowerToHyperService::new(app);
-    let service = service_fn(move |request: Request<Incoming>| Box::pin(routes.call(request)));
-    let mut connection = http1::Builder::new()
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(ConnectInfo(peer));
+        Box::pin(routes.call(request))
+    });
+    let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(Duration::from_millis(HEAD_MS.unsigned_abs()))
         .max_buf_size(HEAD_BYTES)
-        .serve_connection(TokioIo::new(Stalling::new(stream)), service);
+        .serve_connection(TokioIo::new(Stalling::new(stream)), service)
+        .with_upgrades();
+    let mut connection = Box::pin(connection);
     let ended = tokio::select! {
-        ended = poll_fn(|context| connection.poll_without_shutdown(context)) => Some(ended),
+        ended = connection.as_mut() => Some(ended),
         () = crate::stopped(stopping.clone()) => None,
     };
     let ended = match ended {
         Some(ended) => ended,
         None => {
-            Pin::new(&mut connection).graceful_shutdown();
-            poll_fn(|context| connection.poll_without_shutdown(context)).await
+            connection.as_mut().graceful_shutdown();
+            connection.as_mut().await
         }
     };
     match ended {
         Ok(()) => {
-            let stream = connection.into_parts().io.into_inner();
+            // An upgraded one has no stream any more: it is somebody else's.
+            let Some(parts) = Pin::into_inner(connection).into_parts() else { return };
             tokio::select! {
-                () = part(stream) => {}
+                () = part(parts.io.into_inner()) => {}
                 () = crate::stopped(stopping) => {}
             }
         }

@@ -8,6 +8,7 @@ mod openapi;
 mod pages;
 mod problem;
 mod runs;
+mod socket;
 mod system;
 
 use axum::Router;
@@ -15,11 +16,14 @@ use axum::routing::{get, post};
 use tokio::sync::watch;
 
 use crate::Gateway;
+use crate::rpc::Rpc;
 
 /// What every handler may use.
 #[derive(Clone)]
 pub(crate) struct App {
     pub(crate) gateway: Gateway,
+    /// What WebSockets are served with.
+    pub(crate) rpc: Rpc,
     /// The name of the page's cookie. Browsers share cookies between the ports of a host; the port keeps two
     /// gateways' apart.
     pub(crate) cookie: String,
@@ -28,8 +32,8 @@ pub(crate) struct App {
 
 /// The whole application: the guard stands before the routes, so that a request under a foreign name learns
 /// nothing about them.
-pub(crate) fn app(gateway: Gateway, port: u16, stopping: watch::Receiver<bool>) -> Router {
-    let app = App { gateway, cookie: format!("holdgate-{port}"), stopping };
+pub(crate) fn app(gateway: Gateway, rpc: Rpc, port: u16, stopping: watch::Receiver<bool>) -> Router {
+    let app = App { gateway, rpc, cookie: format!("holdgate-{port}"), stopping };
     let routes = Router::new()
         .route("/v1/approvals", post(approvals::create).get(approvals::list))
         .route("/v1/approvals/{id}", get(approvals::read))
@@ -49,7 +53,8 @@ pub(crate) fn app(gateway: Gateway, port: u16, stopping: watch::Receiver<bool>) 
         .route("/v1/runs/{id}", get(runs::read))
         .route("/v1/runs/{id}/lease", post(runs::lease))
         .route("/v1/runs/{id}/events", post(runs::append).get(runs::journal))
-        .route("/", get(pages::front))
+        .route("/", get(socket::front))
+        .route("/ws", get(socket::front))
         .route("/approve/{id}", get(pages::approve))
         .route("/sign-in", post(pages::sign_in))
         .route("/assets/{name}", get(pages::asset))

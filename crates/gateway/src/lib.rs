@@ -6,9 +6,11 @@ mod auth;
 mod connections;
 mod http;
 pub mod page;
+mod rpc;
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use holdgate_authority::Service;
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -16,6 +18,10 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 pub use auth::{CREDENTIAL_PREFIXES, credential_hash};
+pub use rpc::{SharedOperator, pairing_code_hash};
+
+/// How long open WebSockets may take to hear that the gateway stops.
+const PARTING: Duration = Duration::from_millis(1_000);
 
 /// What a gateway serves.
 #[derive(Clone)]
@@ -24,6 +30,8 @@ pub struct Gateway {
     pub service: Arc<Service>,
     /// Renders `/metrics`. Without it the route answers that there are none.
     pub metrics: Option<PrometheusHandle>,
+    /// The one operator credential for everybody, if this gateway takes one. Advisory.
+    pub shared_operator: Option<SharedOperator>,
 }
 
 /// Serves on `listener` until `shutdown` completes, whatever is pending then: waiting callers are told to come
@@ -38,7 +46,10 @@ pub async fn run(
 ) -> std::io::Result<()> {
     let port = listener.local_addr()?.port();
     let (stop, stopping) = watch::channel(false);
-    let app = http::app(gateway.clone(), port, stopping.clone());
+    let rpc = rpc::Rpc::new(Arc::clone(&gateway.service), gateway.shared_operator);
+    // Before anybody is let in, so that nothing is missed.
+    let telling = tokio::spawn(Arc::clone(&rpc.hub).keep(gateway.service.notices()));
+    let app = http::app(gateway.clone(), rpc.clone(), port, stopping.clone());
     let keeper = tokio::spawn(Arc::clone(&gateway.service).keep());
     tokio::spawn(async move {
         shutdown.await;
@@ -46,6 +57,8 @@ pub async fn run(
         let _ = stop.send(true);
     });
     connections::serve(listener, app, connections::places(), stopping).await;
+    rpc.hub.emptied(PARTING).await;
+    telling.abort();
     keeper.abort();
     Ok(())
 }

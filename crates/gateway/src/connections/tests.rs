@@ -22,7 +22,7 @@ fn app() -> Router {
 fn connect() -> (DuplexStream, JoinHandle<()>, watch::Sender<bool>) {
     let (ours, theirs) = tokio::io::duplex(1_024);
     let (stop, stopping) = watch::channel(false);
-    (ours, tokio::spawn(converse(theirs, app(), stopping)), stop)
+    (ours, tokio::spawn(converse(theirs, ([127, 0, 0, 1], 1).into(), app(), stopping)), stop)
 }
 
 async fn all(stream: &mut (impl AsyncRead + Unpin)) -> String {

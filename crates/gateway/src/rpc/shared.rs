@@ -1,0 +1,53 @@
+//! One operator credential for everybody, as clients of the protocol may use it.
+//!
+//! Owns the two identities behind it. It is advisory: whoever has it is everybody who has it, so a connection that came
+//! by it alone may only administer if it says so, and is an agent otherwise.
+
+use holdgate_authority::Error;
+use holdgate_core::principal::PrincipalKind;
+use holdgate_core::{Digest, Principal};
+use holdgate_store::{Op, Store, mint};
+use holdgate_wire::Code;
+
+use crate::credential_hash;
+
+/// The operator whom everybody is who asks to administer, and whose devices they are who show one.
+pub(crate) const OPERATOR: &str = "shared-operator";
+/// The agent who everybody else is.
+pub(crate) const AGENT: &str = "shared-agent";
+
+/// The shared operator credential of a gateway.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedOperator {
+    /// SHA-256 of it.
+    token: Digest,
+}
+
+impl SharedOperator {
+    /// Makes `token` the shared operator credential. Its identities become known to the store; each has a credential
+    /// that nobody knows, so that the shared one opens connections of the WebSocket protocol and nothing else.
+    ///
+    /// # Errors
+    /// Fails if the store does, or without randomness.
+    pub async fn provision(store: &dyn Store, token: &str) -> Result<Self, Error> {
+        for (id, kind, label) in [
+            (OPERATOR, PrincipalKind::Administrator, "Shared operator"),
+            (AGENT, PrincipalKind::Agent, "Shared agent"),
+        ] {
+            let id = id.parse().expect("a fixed name is a valid id");
+            let principal = Principal::new(id, kind, label);
+            let unknown = mint::secret("hgo").map_err(|error| {
+                tracing::error!(%error, "no randomness");
+                Error::new(Code::Unavailable, "credentials cannot be made at the moment")
+            })?;
+            let hash = credential_hash(&unknown);
+            store.execute(Op::PutCredential { hash, principal, recovers: false }).await?;
+        }
+        Ok(Self { token: credential_hash(token) })
+    }
+
+    /// Whether a credential is the shared one. Both sides are hashes: how long this takes tells nothing.
+    pub(crate) fn is(&self, token: Digest) -> bool {
+        self.token == token
+    }
+}

@@ -1,0 +1,84 @@
+//! From an HTTP request to a WebSocket.
+//!
+//! Owns the upgrade. Neither extensions nor subprotocols are ever accepted. That the request came under our own name
+//! and from no foreign page, the guard has checked before.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Request};
+use axum::http::header::{
+    CONNECTION, FORWARDED, HeaderName, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
+};
+use axum::http::{HeaderMap, Method, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::sync::watch;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+
+use super::{Rpc, socket};
+
+/// What a proxy adds: whoever is behind one is not on this machine, as far as anybody can tell.
+const PROXIED: [HeaderName; 3] =
+    [FORWARDED, HeaderName::from_static("x-forwarded-for"), HeaderName::from_static("x-real-ip")];
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    /// Its address.
+    pub(crate) address: IpAddr,
+    /// Whether it is on this machine.
+    pub(crate) is_local: bool,
+}
+
+/// Whether a request asks for a WebSocket.
+pub(crate) fn is_wanted(request: &Request) -> bool {
+    request.method() == Method::GET && lists(request.headers(), &UPGRADE, "websocket")
+}
+
+/// Makes a WebSocket of a request's connection, and serves it from then on.
+///
+/// # Errors
+/// What is wrong with the request.
+pub(crate) fn accept(
+    rpc: Rpc,
+    stopping: watch::Receiver<bool>,
+    mut request: Request,
+) -> Result<Response<Body>, &'static str> {
+    let headers = request.headers();
+    if !lists(headers, &CONNECTION, "upgrade") {
+        return Err("the header Connection does not say Upgrade");
+    }
+    if headers.get(SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
+        return Err("the header Sec-WebSocket-Version is not 13");
+    }
+    let key = headers.get(SEC_WEBSOCKET_KEY).ok_or("the header Sec-WebSocket-Key is missing")?;
+    let key = derive_accept_key(key.as_bytes());
+    let peer = peer(&request);
+    let upgrading = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        match upgrading.await {
+            Ok(upgraded) => socket::serve(TokioIo::new(upgraded), rpc, peer, stopping).await,
+            Err(error) => tracing::debug!(%error, "a connection broke before it was upgraded"),
+        }
+    });
+    let response = Response::builder()
+        .status(StatusCode::SWITCHING_PROTOCOLS)
+        .header(CONNECTION, "Upgrade")
+        .header(UPGRADE, "websocket")
+        .header(SEC_WEBSOCKET_ACCEPT, key)
+        .body(Body::empty());
+    response.map_err(|_| "the header Sec-WebSocket-Key is not one")
+}
+
+fn peer(request: &Request) -> Peer {
+    let known = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip().to_canonical());
+    let is_proxied = PROXIED.iter().any(|name| request.headers().contains_key(name));
+    let is_local = known.is_some_and(|address| address.is_loopback()) && !is_proxied;
+    Peer { address: known.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), is_local }
+}
+
+/// Whether a header lists a word.
+fn lists(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
+    let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|line| line.split(',')).any(|item| item.trim().eq_ignore_ascii_case(word))
+}
