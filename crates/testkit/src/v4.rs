@@ -133,9 +133,11 @@ impl Client {
     /// # Panics
     /// When the gateway does not accept a WebSocket.
     pub async fn open(url: &str, name: &str, trace: &Trace) -> Self {
-        let config =
-            WebSocketConfig::default().max_message_size(Some(MAX_PAYLOAD_BYTES)).max_frame_size(Some(MAX_PAYLOAD_BYTES));
-        let (socket, _) = connect_async_with_config(url, Some(config), true).await.expect("a WebSocket opens");
+        let config = WebSocketConfig::default()
+            .max_message_size(Some(MAX_PAYLOAD_BYTES))
+            .max_frame_size(Some(MAX_PAYLOAD_BYTES));
+        let (socket, _) =
+            connect_async_with_config(url, Some(config), true).await.expect("a WebSocket opens");
         let (sink, mut stream) = socket.split();
         let inbox = Arc::new(Inbox::new());
         let (reader, from, traced) = (Arc::clone(&inbox), name.to_owned(), trace.clone());
@@ -230,7 +232,8 @@ impl Client {
         let id = format!("r{}", self.requests.fetch_add(1, Ordering::Relaxed) + 1);
         self.inbox.expect(&id, expects_final);
         let params = params.map(|params| format!(r#","params":{params}"#)).unwrap_or_default();
-        self.send_text(&format!(r#"{{"type":"req","id":{},"method":{}{params}}}"#, json!(id), json!(method))).await;
+        self.send_text(&format!(r#"{{"type":"req","id":{},"method":{}{params}}}"#, json!(id), json!(method)))
+            .await;
         Call { client: self, id }
     }
 

@@ -88,7 +88,8 @@ fn without_ids(text: &str) -> String {
     let mut rest = text;
     let mut out = String::new();
     while let Some(first) = rest.chars().next() {
-        let found = [(uuid_length(rest), "<id>"), (approval_length(rest), "<id>"), (hash_length(rest), "<device>")];
+        let found =
+            [(uuid_length(rest), "<id>"), (approval_length(rest), "<id>"), (hash_length(rest), "<device>")];
         let (length, word) = found.into_iter().find(|(length, _)| *length > 0).unwrap_or((0, ""));
         if length > 0 {
             out.push_str(word);
@@ -137,7 +138,10 @@ fn an_id_inside_a_text_becomes_a_word() {
     let uuid = "65e78fed-546d-4245-a0d1-c322170d00e7";
     assert_eq!(without_ids(&format!("/approve/plugin%3A{uuid}")), "/approve/plugin%3A<id>");
     assert_eq!(without_ids(&format!("(requestId: {uuid})")), "(requestId: <id>)");
-    assert_eq!(without_ids(&format!("/approve/apr_{}", "0a".repeat(16))), "/approve/apr_"[..9].to_owned() + "<id>");
+    assert_eq!(
+        without_ids(&format!("/approve/apr_{}", "0a".repeat(16))),
+        "/approve/apr_"[..9].to_owned() + "<id>"
+    );
     assert_eq!(without_ids(&"ab".repeat(32)), "<device>");
     assert_eq!(without_ids("deadbeef-dead is no id"), "deadbeef-dead is no id");
 }

@@ -46,7 +46,9 @@ pub fn differences(cases: &[Case], deviations: &Map<String, Value>) -> Vec<Strin
         match deviations.get(&case.name) {
             None if ours == theirs => None,
             None => Some(told("differs from the recording", &case.name, &theirs, &ours)),
-            Some(_) if ours == theirs => Some(format!("{}: listed as a deviation, but there is none", case.name)),
+            Some(_) if ours == theirs => {
+                Some(format!("{}: listed as a deviation, but there is none", case.name))
+            }
             Some(expected) if ours == *expected => None,
             Some(expected) => Some(told("differs from the listed deviation", &case.name, expected, &ours)),
         }

@@ -22,6 +22,7 @@ impl Probe<'_> {
         self.record("request.noDevice.withAdminConnected", asked.outcome());
         self.who_hears(&id).await;
         self.who_reads(&id).await;
+        let id = self.who_decides_too_much(id).await;
         self.who_decides(&id).await;
     }
 
@@ -63,6 +64,19 @@ impl Probe<'_> {
         self.record("approval.get.byRef", get.to_value());
     }
 
+    /// The recording refuses this decision. Where it is none to refuse, a fresh request takes the decided one's place,
+    /// so that what follows stays comparable.
+    async fn who_decides_too_much(&mut self, id: String) -> String {
+        let deny = json!({ "id": id, "decision": "deny" });
+        let denied = self.rev_a.call("exec.approval.resolve", &deny).await;
+        self.record("exec.approval.resolve.revA (legacy not visible)", denied.to_value());
+        if !denied.ok {
+            return id;
+        }
+        self.agent.extra(1).await;
+        id_of(&ask(&self.agent, json!({})).await)
+    }
+
     async fn who_decides(&mut self, id: &str) {
         let (wait, resolve) = ("exec.approval.waitDecision", "approval.resolve");
         let legacy = "exec.approval.resolve";
@@ -70,9 +84,6 @@ impl Probe<'_> {
         let word = |decision: &str| json!({ "id": id, "decision": decision });
         let this = json!({ "id": id });
 
-        // The recording refuses this one. Where it is not refused, what follows has to live with the decision.
-        let denied = self.rev_a.call(legacy, &word("deny")).await;
-        self.record("exec.approval.resolve.revA (legacy not visible)", denied.to_value());
         let waiting = self.agent.start(wait, &this).await;
         let resolved = self.rev_a.call(resolve, &answer(&reference(id), "allow-once")).await;
         let waited = waiting.reply().await;
@@ -130,6 +141,7 @@ fn reference(id: &str) -> String {
 /// The field names of each entry of a list.
 fn field_names(list: &Value) -> Value {
     let entries = list.as_array().into_iter().flatten();
-    let names = entries.map(|entry| entry.as_object().into_iter().flatten().map(|(name, _)| json!(name)).collect());
+    let names =
+        entries.map(|entry| entry.as_object().into_iter().flatten().map(|(name, _)| json!(name)).collect());
     names.collect::<Vec<Value>>().into()
 }

@@ -49,8 +49,7 @@ impl Probe<'_> {
         admin.event(|event| is_session_event(event, &id, "terminal")).await;
         admin.event(|event| is_event(event, "exec.approval.resolved", &id)).await;
         let events = admin.events();
-        let order: Vec<_> =
-            events.iter().map(|event| json!([event["event"], event.get("seq")])).collect();
+        let order: Vec<_> = events.iter().map(|event| json!([event["event"], event.get("seq")])).collect();
         self.record("event order for resolver: res vs events", json!(order));
     }
 
