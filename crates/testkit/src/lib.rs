@@ -1,5 +1,5 @@
 //! Test support: a clock that tests move, a store that fails when told to, the contract of every store, and a
-//! running gateway with people and agents to speak to it.
+//! running gateway with people and agents to speak to it, and a raw client of its WebSocket protocol.
 //!
 //! Only ever a dev-dependency. Owns no behaviour that a product could use.
 
@@ -9,6 +9,8 @@ pub mod faulty;
 #[cfg(feature = "gateway")]
 pub mod gateway;
 pub mod process;
+#[cfg(feature = "v4")]
+pub mod v4;
 
 pub use clock::ManualClock;
 pub use faulty::{Fault, Faulty};
