@@ -211,16 +211,35 @@ pub struct ApprovalPage {
     pub next_cursor: Option<String>,
 }
 
-/// The reviewer page of an approval, relative to the gateway.
-pub fn url_path(id: &str) -> String {
-    format!("/approve/{id}")
+/// The path of an approval's reviewer page. `base` is the URL of the gateway, whose own path it begins with. Whatever
+/// the id holds is one segment of it.
+pub fn url_path(base: Option<&str>, id: &str) -> String {
+    use std::fmt::Write as _;
+    let authority_and_path = base.and_then(|base| base.split_once("://")).map_or("", |(_, rest)| rest);
+    let mut path = match authority_and_path.trim_end_matches('/').split_once('/') {
+        Some((_, base_path)) => format!("/{base_path}/approve/"),
+        None => "/approve/".to_owned(),
+    };
+    for byte in id.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            path.push(char::from(byte));
+        } else {
+            write!(path, "%{byte:02X}").expect("a string takes every text");
+        }
+    }
+    path
+}
+
+/// The absolute link to an approval's reviewer page, at the gateway whose URL is `base`.
+fn link(base: &str, id: &str) -> String {
+    format!("{}{}", base.trim_end_matches('/'), url_path(None, id))
 }
 
 impl Approval {
     /// What `reader` is told of `approval`. `base` is the gateway's own address, if one serves pages.
     pub fn of(approval: &domain::Approval, reader: &Principal, base: Option<&str>) -> Self {
         let end = approval.end();
-        let url_path = url_path(approval.id.as_str());
+        let id = approval.id.as_str();
         let content =
             approval.content_for(reader).and_then(|c| RawValue::from_string(c.as_str().to_owned()).ok());
         Self {
@@ -230,8 +249,8 @@ impl Approval {
             status: approval.status(),
             boundary: visible(&approval.boundary),
             digest: approval.digest.to_hex(),
-            url: base.map(|base| format!("{base}{url_path}")),
-            url_path,
+            url: base.map(|base| link(base, id)),
+            url_path: url_path(base, id),
             created_at_ms: approval.created_at.as_ms(),
             expires_at_ms: approval.expires_at.as_ms(),
             requester: (&approval.requester).into(),
@@ -266,8 +285,8 @@ impl Approval {
             status: Status::Denied,
             boundary: String::new(),
             digest: "0".repeat(64),
-            url_path: url_path(id),
-            url: base.map(|base| format!("{base}{}", url_path(id))),
+            url_path: url_path(base, id),
+            url: base.map(|base| link(base, id)),
             created_at_ms: 0,
             expires_at_ms: 0,
             requester: (&authority).into(),
@@ -366,5 +385,34 @@ impl From<&domain::Claim> for Claim {
 impl From<&domain::Receipt> for Receipt {
     fn from(receipt: &domain::Receipt) -> Self {
         Self { outcome: receipt.outcome, at_ms: receipt.at.as_ms(), detail: safe(&receipt.detail) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_of_any_id_is_one_segment_under_the_gateways_base_path() {
+        for (base, id, path, url) in [
+            (None, "apr_1", "/approve/apr_1", None),
+            (Some("http://127.0.0.1:1"), "apr_1", "/approve/apr_1", Some("http://127.0.0.1:1/approve/apr_1")),
+            (
+                Some("https://gate.example/a/b"),
+                "plugin:9b",
+                "/a/b/approve/plugin%3A9b",
+                Some("https://gate.example/a/b/approve/plugin%3A9b"),
+            ),
+            (
+                Some("https://g/"),
+                "a b/c?.js",
+                "/approve/a%20b%2Fc%3F.js",
+                Some("https://g/approve/a%20b%2Fc%3F.js"),
+            ),
+            (Some("https://g/x/"), "é%", "/x/approve/%C3%A9%25", Some("https://g/x/approve/%C3%A9%25")),
+        ] {
+            assert_eq!(url_path(base, id), path);
+            assert_eq!(base.map(|base| link(base, id)).as_deref(), url);
+        }
     }
 }
