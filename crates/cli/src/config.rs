@@ -104,7 +104,13 @@ impl Source {
     fn read(&self) -> anyhow::Result<File> {
         match std::fs::read_to_string(&self.path) {
             Ok(text) => file::parse(&self.path, &text),
-            Err(error) if error.kind() == ErrorKind::NotFound && !self.is_named => Ok(File::default()),
+            // Where the home itself is wrong, whoever makes it says so.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+                    && !self.is_named =>
+            {
+                Ok(File::default())
+            }
             Err(error) => Err(error).with_context(|| {
                 format!(
                     "cannot read the configuration {}; it must be a readable UTF-8 file",
