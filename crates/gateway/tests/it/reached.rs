@@ -88,13 +88,6 @@ impl Answer {
     pub fn json(&self) -> Value {
         serde_json::from_str(self.text.split_once("\r\n\r\n").unwrap().1).unwrap()
     }
-
-    /// A header's value, empty where there is none.
-    pub fn header(&self, name: &str) -> &str {
-        let head = self.text.split_once("\r\n\r\n").unwrap().0;
-        let mut lines = head.lines().filter_map(|line| line.split_once(": "));
-        lines.find(|(given, _)| given.eq_ignore_ascii_case(name)).map_or("", |(_, value)| value)
-    }
 }
 
 /// Sends one request, `METHOD PATH`, and reads to the end.
