@@ -13,8 +13,8 @@ use holdgate_store::Caps;
 pub struct Policy {
     /// What every request takes.
     pub floor: Requirement,
-    /// What requests of one kind take on top of it.
-    pub kinds: BTreeMap<&'static str, Tightening>,
+    /// What requests of one kind take instead.
+    pub kinds: BTreeMap<&'static str, Requirement>,
     /// Who may review what one agent asks, on top of it.
     pub agents: BTreeMap<PrincipalId, ReviewerList>,
     /// Groups and their people.
@@ -46,8 +46,7 @@ impl Policy {
         if asked.requester_may_decide == Some(true) && requester.person.is_none() {
             return Err(Unsatisfiable::AgentDecides);
         }
-        let of_kind = self.kinds.get(kind.as_str()).cloned().unwrap_or_default();
-        let mut required = self.floor.clone().tightened(of_kind)?;
+        let mut required = self.kinds.get(kind.as_str()).unwrap_or(&self.floor).clone();
         required.reviewers.extend(self.agents.get(&requester.id).cloned());
         required.reviewers.extend(requester.reviewers.clone());
         required.tightened(asked)
@@ -73,7 +72,7 @@ mod tests {
         };
         let mut policy = Policy::default();
         policy.floor.reviewers = vec![list("group:floor")];
-        policy.kinds.insert("exec", Tightening { approvals: Some(2), ..Tightening::default() });
+        policy.kinds.insert("exec", Requirement { approvals: 2, ..policy.floor.clone() });
         policy.agents.insert(agent.id.clone(), list("person:configured"));
         let asked =
             Tightening { approvals: Some(1), reviewers: Some(list("person:asked")), ..Tightening::default() };

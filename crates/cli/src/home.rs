@@ -19,6 +19,8 @@ use crate::exit::say;
 
 /// Hex digits of a credential after its prefix.
 const SECRET_DIGITS: usize = 64;
+/// How the shared operator token begins, for people and secret scanners.
+const SHARED_PREFIX: &str = "hgw";
 
 /// As whom a command speaks: which of the two credential files it uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,14 +149,14 @@ impl Home {
             let hash = credential_hash(&self.token(identity)?);
             let principal = identity.principal();
             match store.credential(Credential::Token(hash)).await? {
-                Some(known) if known == principal => {}
+                Some(known) if known.id == principal.id => {}
                 Some(known) => bail!(
                     "{} holds the token of {}; delete the file and start again",
                     path.display(),
                     known.label
                 ),
                 None => {
-                    let outcome = store.execute(Op::PutCredential { hash, principal }).await?;
+                    let outcome = store.execute(Op::PutCredential { hash, principal, recovers: false }).await?;
                     if !matches!(outcome, Outcome::Committed(_)) {
                         bail!("the database does not take the token in {}", path.display());
                     }
@@ -162,6 +164,25 @@ impl Home {
             }
         }
         Ok(())
+    }
+
+    /// The one operator token for everybody, of a gateway that takes one. Written when it is first asked for.
+    ///
+    /// # Errors
+    /// The file cannot be written or read, or holds no token.
+    pub fn shared_token(&self) -> anyhow::Result<String> {
+        let path = self.dir.join("shared.token");
+        if !path.try_exists().with_context(|| format!("cannot look for {}", path.display()))? {
+            let secret = mint::secret(SHARED_PREFIX).context("this machine has no source of randomness")?;
+            write_private(&path, &secret).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        warn_if_open(&path);
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let token = text.trim_end_matches(['\n', '\r']);
+        if token.strip_prefix(SHARED_PREFIX).is_none_or(|rest| rest.len() != SECRET_DIGITS + 1) {
+            bail!("{} holds no shared operator token; delete it and start again", path.display());
+        }
+        Ok(token.to_owned())
     }
 
     /// Whether this process's user can read both token files: then an agent with a shell under that user can as well.

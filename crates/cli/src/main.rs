@@ -3,6 +3,7 @@
 //! Owns the global options, logging and what happens to errors. Each command is a file of its name.
 
 mod approvals;
+mod config;
 mod connect;
 mod demo;
 mod digest;
@@ -55,6 +56,7 @@ struct Arguments {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     Serve(serve::Arguments),
+    Config(config::Arguments),
     Approvals(approvals::Arguments),
     Exec(exec::Arguments),
     Demo(demo::Arguments),
@@ -88,6 +90,7 @@ async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let json = arguments.json;
     Ok(match arguments.command {
         Command::Serve(serve) => serve::run(&target()?.home, serve).await?.into(),
+        Command::Config(config) => config::run(&target()?.home, config, json)?.into(),
         Command::Approvals(approvals) => approvals::run(&target()?, approvals, json).await?.into(),
         Command::Exec(exec) => {
             let connection = connect::connect(&target()?, Identity::Agent, WithoutGateway::GiveUp).await?;

@@ -4,17 +4,20 @@
 
 use std::future::Future;
 use std::io::Write as _;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use holdgate_gateway::Gateway;
+use holdgate_authority::Service;
+use holdgate_gateway::{Gateway, PublicUrl};
 use holdgate_store::{Op, Store, StoreError};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::config::{Config, Flags, Live, Source, TlsFiles, Written};
 use crate::exit::{Exit, Failure, say};
 use crate::home::{Home, Identity};
 use crate::served::Served;
@@ -30,31 +33,73 @@ const LATENCY_BUCKETS: [f64; 14] =
 /// Serve approvals to agents, reviewers and other commands
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
-    /// Where to listen; port 0 picks a free one
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7420", value_parser = loopback)]
-    pub listen: SocketAddr,
+    /// Where to listen [default: 127.0.0.1:7420]; port 0 picks a free one
+    #[arg(long, value_name = "ADDRESS", value_parser = SocketAddr::read)]
+    pub listen: Option<SocketAddr>,
     /// The database, instead of the home's own
     #[arg(long, value_name = "sqlite:PATH", value_parser = sqlite)]
     pub db: Option<PathBuf>,
+    /// The configuration, instead of holdgate.toml in the home; what is said here wins over it
+    #[arg(long, value_name = "PATH")]
+    pub config: Option<PathBuf>,
+    /// The address that reviewers and agents use, like https://gate.example or https://example.com/gate
+    #[arg(long, value_name = "URL", value_parser = PublicUrl::read)]
+    pub public_url: Option<PublicUrl>,
+    /// The certificate chain to serve with, as PEM
+    #[arg(long, value_name = "PATH", requires = "tls_key")]
+    pub tls_certificate: Option<PathBuf>,
+    /// The certificate's key, as PEM
+    #[arg(long, value_name = "PATH", requires = "tls_certificate")]
+    pub tls_key: Option<PathBuf>,
+    /// A proxy in front that says for whom it asks; may be given several times
+    #[arg(long = "trusted-proxy", value_name = "IP", value_parser = IpAddr::read)]
+    pub trusted_proxies: Vec<IpAddr>,
+    /// Let everybody use the one operator token; who answers cannot be told apart then
+    #[arg(long)]
+    pub shared_operator_token: bool,
+}
+
+impl Arguments {
+    fn flags(&self) -> Flags {
+        let tls = self.tls_certificate.clone().zip(self.tls_key.clone());
+        Flags {
+            listen: self.listen,
+            public_url: self.public_url.clone(),
+            trusted_proxies: self.trusted_proxies.clone(),
+            tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
+            shared_operator_token: self.shared_operator_token,
+        }
+    }
 }
 
 /// Serves until it is told to stop, whatever is pending then.
 ///
 /// # Errors
-/// What is wrong with the home, the database or the address; or that the store has stopped writing.
+/// What is wrong with the configuration, the home, the database or the address; or that the store has stopped writing.
 pub async fn run(home: &Home, arguments: Arguments) -> Result<Exit, Failure> {
-    // Before anything is announced: whoever reads the announcement may send the signal.
+    // Before anything is announced: whoever reads the announcement may send a signal.
     let told_to_stop = told_to_stop()?;
+    let told_to_reload = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
+    let (source, flags) = (Source::of(home, arguments.config.clone()), arguments.flags());
+    let config = Config::load(&source, &flags)?;
+    let reach = config.reach().map_err(|why| {
+        let exit = if arguments.listen.is_some() { Exit::Usage } else { Exit::Failed };
+        Failure { exit, ..why.into() }
+    })?;
     take_every_file();
     let metrics = metrics()?;
     let database = arguments.db.clone().unwrap_or_else(|| home.database());
-    let served = Served::open(home, database, arguments.listen).await?;
+    let live = Live::new(source.clone(), flags, config.clone(), reach.tls.clone());
+    let policy = config.policy().in_force()?;
+    let served = Served::open(home, database, reach, policy, config.shared_operator_token).await?;
+    let main = &served.doors[0].reach;
     let mut stdout = std::io::stdout().lock();
-    writeln!(stdout, "listening on {}", served.url)?;
+    writeln!(stdout, "listening on {}://{}", main.own_scheme(), main.listen)?;
     stdout.flush()?;
     drop(stdout);
-    introduce(home, &arguments, &served.url);
-    served.until(told_to_stop, metrics).await
+    introduce(home, &arguments, &served);
+    config.warnings(&source).iter().for_each(|warning| say(warning));
+    served.until(told_to_stop, told_to_reload, live, metrics).await
 }
 
 impl Served {
@@ -62,21 +107,42 @@ impl Served {
     async fn until(
         self,
         told_to_stop: impl Future<Output = ()> + Send + 'static,
+        told_to_reload: Signal,
+        live: Live,
         metrics: PrometheusHandle,
     ) -> Result<Exit, Failure> {
-        let Self { store, service, listener, url } = self;
-        let gateway = Gateway { service, metrics: Some(metrics.clone()), shared_operator: None };
-        let serving = pin!(holdgate_gateway::run(listener, gateway, told_to_stop));
+        let Self { store, service, doors, shared_operator, .. } = self;
+        let reloaded = Arc::clone(&service);
+        let gateway = Gateway { service, metrics: Some(metrics.clone()), shared_operator };
+        let serving = pin!(holdgate_gateway::serve(doors, gateway, told_to_stop));
         let ended = tokio::select! {
-            served = serving => served.with_context(|| format!("the gateway at {url} failed")),
+            () = serving => Ok(()),
             error = store_ended(&*store) => Err(anyhow::Error::from(error).context("the store no longer writes; start again")),
             () = fold(&metrics) => Ok(()),
+            () = keep_reloading(told_to_reload, live, &reloaded) => Ok(()),
         };
         store.close().await;
         ended?;
         tracing::info!("stopped");
         Ok(Exit::Done)
     }
+}
+
+/// Reads the configuration again whenever it is told to. Never ends.
+async fn keep_reloading(mut told: Signal, mut live: Live, service: &Service) {
+    while told.recv().await.is_some() {
+        let mut fresh = None;
+        live.reload(|config| fresh = Some(config.policy().in_force()));
+        let put = match fresh {
+            Some(Ok(policy)) => service.put_policy(policy).await.map_err(anyhow::Error::from),
+            Some(Err(why)) => Err(why),
+            None => continue,
+        };
+        if let Err(why) = put {
+            tracing::error!("THE CONFIGURATION IS NOT IN FORCE, everything stays as it was: {why:#}");
+        }
+    }
+    std::future::pending().await
 }
 
 /// Ends when the store's writer has: a gateway that can store nothing is better gone, and started again.
@@ -127,14 +193,18 @@ fn metrics() -> anyhow::Result<PrometheusHandle> {
 }
 
 /// What people who start a gateway need to know, once.
-fn introduce(home: &Home, arguments: &Arguments, url: &str) {
+fn introduce(home: &Home, arguments: &Arguments, served: &Served) {
     say(&format!("home {}", home.dir().display()));
+    if served.doors[0].reach.public_url.is_some() {
+        say(&format!("links begin with {}", served.url));
+    }
     say(&format!(
         "sign in on a reviewer page with the token in {}; agents use {}",
         home.token_file(Identity::Operator).display(),
         home.token_file(Identity::Agent).display()
     ));
     if arguments.db.is_some() {
+        let url = &served.local_url;
         say(&format!("the database is not the home's: other commands find this gateway with --url {url}"));
     }
     if home.is_separation_advisory() {
@@ -142,22 +212,6 @@ fn introduce(home: &Home, arguments: &Arguments, url: &str) {
             "this OS user can read both token files: separation from an agent with a shell under this user is \
              advisory until a reviewer decides from another device or user",
         );
-    }
-}
-
-fn loopback(text: &str) -> Result<SocketAddr, String> {
-    let address = match text.strip_prefix("localhost:") {
-        Some(port) => port.parse().ok().map(|port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)),
-        None => text.parse().ok(),
-    };
-    match address {
-        Some(address) if address.ip().is_loopback() => Ok(address),
-        Some(address) => Err(format!(
-            "{} is not this machine's loopback address, and the gateway speaks plain HTTP: tokens would cross the \
-             network in the clear; listen on 127.0.0.1 and reach it through a tunnel",
-            address.ip()
-        )),
-        None => Err("it is not an address and a port, like 127.0.0.1:7420".to_owned()),
     }
 }
 
@@ -176,21 +230,6 @@ mod tests {
     use holdgate_store::sqlite::{OpenOptions, SqliteStore};
 
     use super::*;
-
-    #[test]
-    fn only_the_loopback_address_is_listened_on() {
-        for good in ["127.0.0.1:0", "[::1]:7420", "localhost:80", "127.9.9.9:1"] {
-            assert!(loopback(good).is_ok(), "{good}");
-        }
-        for (bad, why) in [
-            ("0.0.0.0:7420", "in the clear"),
-            ("[::]:1", "in the clear"),
-            ("192.168.0.2:1", "in the clear"),
-            ("7420", "not an address"),
-        ] {
-            assert!(loopback(bad).unwrap_err().contains(why), "{bad}");
-        }
-    }
 
     #[tokio::test(start_paused = true)]
     async fn the_end_of_the_store_is_noticed() {

@@ -91,7 +91,8 @@ impl Http {
     pub(crate) async fn send<T: DeserializeOwned>(&self, call: &Call<'_>) -> Result<(StatusCode, T), Error> {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
-            segments.clear().extend(call.path);
+            // What the gateway's URL has of a path is where all of it lies.
+            segments.pop_if_empty().extend(call.path);
         }
         if !call.query.is_empty() {
             url.query_pairs_mut().extend_pairs(&call.query);

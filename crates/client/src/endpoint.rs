@@ -35,12 +35,12 @@ pub enum InvalidEndpoint {
     /// It holds a user name or password. Their text is not repeated here.
     #[error("the gateway's URL holds a user name or a password; a credential is never part of a URL")]
     Credential,
-    /// It holds more than scheme, host and port.
+    /// It holds a query or a fragment.
     #[error(
-        "{url:?} is more than a scheme, a host and a port; a gateway's URL is like http://127.0.0.1:7420"
+        "{url:?} is more than a scheme, a host, a port and a base path; a gateway's URL is like http://127.0.0.1:7420"
     )]
     MoreThanOrigin {
-        /// Without what follows the path.
+        /// Without what is too much.
         url: String,
     },
     /// The token cannot be one. Its text is not repeated here.
@@ -69,7 +69,7 @@ pub(crate) fn parse(text: &str) -> Result<Url, InvalidEndpoint> {
     if host != "localhost" && !literal.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()) {
         return Err(InvalidEndpoint::NotLoopback { host });
     }
-    if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
+    if url.query().is_some() || url.fragment().is_some() {
         let mut shown = url;
         shown.set_query(None);
         shown.set_fragment(None);
@@ -94,9 +94,13 @@ mod tests {
 
     #[test]
     fn a_loopback_origin_is_accepted() {
-        for good in
-            ["http://127.0.0.1:7420", "http://localhost", "http://[::1]:7420/", " http://LOCALHOST:1 "]
-        {
+        for good in [
+            "http://127.0.0.1:7420",
+            "http://localhost",
+            "http://[::1]:7420/",
+            " http://LOCALHOST:1 ",
+            "http://localhost:1/a/b/",
+        ] {
             assert!(parse(good).is_ok(), "{good}");
         }
     }

@@ -64,8 +64,9 @@ pub(crate) fn csrf_token(secret: &str) -> String {
     Digest::of(format!("csrf\0{secret}").as_bytes()).to_hex()
 }
 
-/// Opens a page session for the holder of `token`; answers the `Set-Cookie` value.
-pub(crate) async fn sign_in(app: &App, token: &str) -> Result<String, Error> {
+/// Opens a page session for the holder of `token`; answers the `Set-Cookie` value for the origin of the request with
+/// these headers.
+pub(crate) async fn sign_in(app: &App, headers: &HeaderMap, token: &str) -> Result<String, Error> {
     let service = &app.gateway.service;
     let known = service.authenticate(Credential::Token(credential_hash(token.trim()))).await?;
     let principal = known.ok_or_else(|| unauthenticated("That token is not known here."))?;
@@ -78,14 +79,15 @@ pub(crate) async fn sign_in(app: &App, token: &str) -> Result<String, Error> {
     })?;
     service.open_page_session(credential_hash(&secret), &principal).await?;
     let max_age = holdgate_core::limits::PAGE_SESSION_MS / 1_000;
-    Ok(format!("{}={secret}; HttpOnly; SameSite=Strict; Path=/; Max-Age={max_age}", app.cookie))
+    Ok(app.reach.session_cookie(headers).set(&secret, max_age))
 }
 
 /// The secret of the page session that came with a request.
 pub(crate) fn session_secret<'a>(app: &App, headers: &'a HeaderMap) -> Option<&'a str> {
+    let name = app.reach.session_cookie(headers).name;
     let cookies = headers.get_all(COOKIE).into_iter().filter_map(|value| value.to_str().ok());
     let mut pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(name, _)| *name == app.cookie).map(|(_, secret)| secret)
+    pairs.find(|(given, _)| *given == name).map(|(_, secret)| secret)
 }
 
 /// The reviewer who is signed in to the page, if one is.

@@ -1,38 +1,52 @@
 //! Connections: how many are open, how long each may dawdle, and how they end.
 //!
-//! Owns accepting and HTTP/1 framing. Knows no route. How long a body may take is `http::body`'s, because only a
-//! handler knows whether it waits for one.
+//! Owns accepting, TLS handshakes and HTTP/1 framing, up to the point where a connection is upgraded: from there on its
+//! stream is whoever asked for it, and only its place is counted here. Knows no route. How long a body may take is
+//! `http::body`'s, because only a handler knows whether it waits for one.
 
+mod places;
 mod stall;
 #[cfg(test)]
 mod tests;
 
+use std::convert::Infallible;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, Request};
+use axum::http::StatusCode;
+use axum::response::Response;
 use holdgate_core::limits::{CONNECTIONS, HEAD_BYTES, HEAD_MS};
-use hyper::body::Incoming;
+use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
+use crate::reach::Tls;
+pub(crate) use places::Places;
+use places::{Busy, Placed, Seat};
 use stall::Stalling;
 
 /// How long open connections may finish what they are answering once the gateway is told to stop.
 const DRAIN: Duration = Duration::from_millis(1_000);
 /// How long a peer that still sends is listened to after the last answer.
 const LINGER: Duration = Duration::from_millis(1_000);
+/// How long the handshake of a TLS connection may take.
+const HANDSHAKE: Duration = Duration::from_millis(10_000);
+/// How long a connection that has to make room may finish what it is sending.
+const LEAVE: Duration = Duration::from_millis(500);
 /// How soon accepting is tried again after it failed.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// How often the log says that accepting fails.
@@ -46,45 +60,56 @@ pub(crate) fn places() -> usize {
     half.map_or(CONNECTIONS, |half| half.clamp(1, CONNECTIONS))
 }
 
-/// Serves `app` until the gateway stops, then for as long as `DRAIN` to those who are being answered. Whoever comes
-/// when every place is taken waits in the listener's backlog.
+/// Serves `app` until the gateway stops, then for as long as `DRAIN` to those who are being answered or were upgraded.
+/// Whoever comes when every place is taken and no connection is idle waits in the listener's backlog.
 pub(crate) async fn serve(
     listener: TcpListener,
     app: Router,
-    places: usize,
+    tls: Option<Arc<Tls>>,
+    places: Arc<Places>,
     stopping: watch::Receiver<bool>,
 ) {
-    let places = Arc::new(Semaphore::new(places));
     let mut open = JoinSet::new();
     let mut complained = None;
     loop {
-        let (place, stream, peer) = tokio::select! {
-            next = accept(&listener, &places, &mut complained) => next,
+        let (stream, peer, place) = tokio::select! {
+            next = admit(&listener, &places, &mut complained) => next,
             () = crate::stopped(stopping.clone()) => break,
         };
         // Those that have ended; they have let go of their places already.
         while open.try_join_next().is_some() {}
-        let (app, stopping) = (app.clone(), stopping.clone());
+        let caller = Caller { peer, seat: Seat::new(Arc::clone(&places)) };
+        let stream = Placed { stream, _place: place };
+        let (app, stopping, tls) = (app.clone(), stopping.clone(), tls.clone());
         open.spawn(async move {
-            converse(stream, peer, app, stopping).await;
-            drop(place);
+            match tls {
+                None => converse(stream, caller, app, stopping).await,
+                Some(tls) => {
+                    if let Some(stream) = shake_hands(stream, &tls, &caller, stopping.clone()).await {
+                        converse(stream, caller, app, stopping).await;
+                    }
+                }
+            }
         });
     }
     drop(listener);
+    let drained = async {
+        while open.join_next().await.is_some() {}
+        places.all_free().await;
+    };
     // What is left then is cut with the set.
-    let _ = tokio::time::timeout(DRAIN, async { while open.join_next().await.is_some() {} }).await;
+    let _ = timeout(DRAIN, drained).await;
 }
 
-/// The next connection, once there is a place for it.
-async fn accept(
+/// The next connection and a place for it.
+async fn admit(
     listener: &TcpListener,
-    places: &Arc<Semaphore>,
+    places: &Places,
     complained: &mut Option<Instant>,
-) -> (OwnedSemaphorePermit, TcpStream, SocketAddr) {
-    let place = Arc::clone(places).acquire_owned().await.expect("nobody closes the semaphore");
+) -> (TcpStream, SocketAddr, OwnedSemaphorePermit) {
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => return (place, stream, peer),
+            Ok((stream, peer)) => return (stream, peer, places.take().await),
             Err(error) if is_the_peers(error.kind()) => {}
             Err(error) => {
                 if complained.is_none_or(|at| at.elapsed() >= COMPLAIN_AGAIN) {
@@ -95,6 +120,29 @@ async fn accept(
             }
         }
     }
+}
+
+/// A connection over TLS, unless its peer speaks something else, is too slow, or has to make room.
+async fn shake_hands<S>(
+    stream: S,
+    tls: &Tls,
+    caller: &Caller,
+    stopping: watch::Receiver<bool>,
+) -> Option<tokio_rustls::server::TlsStream<S>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let shaken = tokio::select! {
+        shaken = timeout(HANDSHAKE, tls.acceptor().accept(stream)) => shaken,
+        () = caller.seat.told_to_go() => return None,
+        () = crate::stopped(stopping) => return None,
+    };
+    match shaken {
+        Ok(Ok(stream)) => return Some(stream),
+        Ok(Err(error)) => tracing::debug!(peer = %caller.peer, %error, "a TLS handshake failed"),
+        Err(_) => tracing::debug!(peer = %caller.peer, "a TLS handshake took too long"),
+    }
+    None
 }
 
 /// Whether it is the connection that failed and not the listener.
@@ -108,19 +156,32 @@ fn is_the_peers(kind: ErrorKind) -> bool {
     )
 }
 
-/// Answers the requests of one connection until either side has had enough, or it is upgraded.
-pub(crate) async fn converse<S>(
-    stream: S,
+/// Who is at the other end of a connection, and its place among the others.
+pub(crate) struct Caller {
+    /// The peer's address, an extension of each of its requests as axum's `ConnectInfo`.
     peer: SocketAddr,
-    app: Router,
-    stopping: watch::Receiver<bool>,
-) where
+    /// Says whether it is idle.
+    seat: Arc<Seat>,
+}
+
+/// Somebody with all the room that there is.
+#[cfg(test)]
+pub(crate) fn alone() -> Caller {
+    Caller { peer: SocketAddr::from(([127, 0, 0, 1], 1)), seat: Seat::new(Places::new(1)) }
+}
+
+/// Answers the requests of one connection until either side has had enough, or it is upgraded.
+pub(crate) async fn converse<S>(stream: S, caller: Caller, app: Router, stopping: watch::Receiver<bool>)
+where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
+    let Caller { peer, seat } = caller;
     let routes = TowerToHyperService::new(app);
-    let service = service_fn(move |mut request: Request<Incoming>| {
+    let service = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(peer));
-        Box::pin(routes.call(request))
+        let busy = seat.busy();
+        let answer = routes.call(request);
+        Box::pin(async move { Ok::<_, Infallible>(answering(answer.await?, busy)) })
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -129,14 +190,24 @@ pub(crate) async fn converse<S>(
         .serve_connection(TokioIo::new(Stalling::new(stream)), service)
         .with_upgrades();
     let mut connection = Box::pin(connection);
+    let mut has_to_go = false;
     let ended = tokio::select! {
         ended = connection.as_mut() => Some(ended),
         () = crate::stopped(stopping.clone()) => None,
+        () = seat.told_to_go() => {
+            has_to_go = true;
+            None
+        }
     };
     let ended = match ended {
         Some(ended) => ended,
         None => {
             connection.as_mut().graceful_shutdown();
+            if has_to_go {
+                // One that is halfway through a head would stay for as long as a head may take.
+                let _ = timeout(LEAVE, connection).await;
+                return;
+            }
             connection.as_mut().await
         }
     };
@@ -150,7 +221,45 @@ pub(crate) async fn converse<S>(
             }
         }
         // Of use to whoever looks into one caller's trouble; otherwise this is what networks do.
-        Err(error) => tracing::debug!(%error, "a connection broke"),
+        Err(error) => tracing::debug!(%peer, %error, "a connection broke"),
+    }
+}
+
+/// The response, with its connection busy until it is sent.
+fn answering(response: Response, busy: Busy) -> Response<Answer> {
+    let is_upgrade = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+    let busy = if is_upgrade {
+        busy.for_good();
+        None
+    } else {
+        Some(busy)
+    };
+    response.map(|body| Answer { body, _busy: busy })
+}
+
+/// A body that keeps its connection busy.
+struct Answer {
+    body: Body,
+    _busy: Option<Busy>,
+}
+
+impl hyper::body::Body for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
@@ -163,5 +272,5 @@ async fn part(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let mut unwanted = vec![0; 8 << 10];
     let read_on = async { while matches!(stream.read(&mut unwanted).await, Ok(read) if read > 0) {} };
     // Whoever goes on for longer is cut.
-    let _ = tokio::time::timeout(LINGER, read_on).await;
+    let _ = timeout(LINGER, read_on).await;
 }

@@ -11,12 +11,15 @@ mod runs;
 mod socket;
 mod system;
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::routing::{get, post};
 use tokio::sync::watch;
 
 use crate::Gateway;
 use crate::rpc::Rpc;
+use crate::reach::Reach;
 
 /// What every handler may use.
 #[derive(Clone)]
@@ -24,16 +27,16 @@ pub(crate) struct App {
     pub(crate) gateway: Gateway,
     /// What WebSockets are served with.
     pub(crate) rpc: Rpc,
-    /// The name of the page's cookie. Browsers share cookies between the ports of a host; the port keeps two
-    /// gateways' apart.
-    pub(crate) cookie: String,
+    /// Where it is reached: base path, links, cookies.
+    pub(crate) reach: Arc<Reach>,
     pub(crate) stopping: watch::Receiver<bool>,
 }
 
 /// The whole application: the guard stands before the routes, so that a request under a foreign name learns
-/// nothing about them.
-pub(crate) fn app(gateway: Gateway, rpc: Rpc, port: u16, stopping: watch::Receiver<bool>) -> Router {
-    let app = App { gateway, rpc, cookie: format!("holdgate-{port}"), stopping };
+/// nothing about them. The guard also takes the base path off, so that the routes know none.
+pub(crate) fn app(gateway: Gateway, rpc: Rpc, reach: Arc<Reach>, stopping: watch::Receiver<bool>) -> Router {
+    let guard = axum::middleware::from_fn_with_state(Arc::clone(&reach), guard::check);
+    let app = App { gateway, rpc, reach, stopping };
     let routes = Router::new()
         .route("/v1/approvals", post(approvals::create).get(approvals::list))
         .route("/v1/approvals/{id}", get(approvals::read))
@@ -65,5 +68,5 @@ pub(crate) fn app(gateway: Gateway, rpc: Rpc, port: u16, stopping: watch::Receiv
         .method_not_allowed_fallback(problem::wrong_method)
         .layer(axum::middleware::from_fn(system::measure))
         .with_state(app);
-    Router::new().fallback_service(routes).layer(axum::middleware::from_fn(guard::check))
+    Router::new().fallback_service(routes).layer(guard)
 }

@@ -39,9 +39,10 @@ pub fn asset(name: &str) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// The page's path for an approval id: always one segment under `/approve/` of this origin, whatever the id holds.
-pub fn path_of(id: &str) -> String {
-    let mut path = String::from("/approve/");
+/// The page's path for an approval id: always one segment under `/approve/` of this gateway, whatever the id holds.
+/// `base` is what every path of it begins with: empty, or like `/gate`.
+pub fn path_of(base: &str, id: &str) -> String {
+    let mut path = format!("{base}/approve/");
     for byte in id.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
             path.push(char::from(byte));
@@ -54,7 +55,7 @@ pub fn path_of(id: &str) -> String {
 
 /// The sign-in page of an approval, the same whether that approval exists or not. `problem` says what went wrong with
 /// the last attempt.
-pub fn sign_in_page(id: &str, problem: Option<&str>) -> String {
+pub fn sign_in_page(base: &str, id: &str, problem: Option<&str>) -> String {
     let body = html! {
         main id="approval" data-id=(id) data-state="sign-in" {
             div.card {
@@ -67,8 +68,8 @@ pub fn sign_in_page(id: &str, problem: Option<&str>) -> String {
                     @if let Some(problem) = problem {
                         p.problem role="alert" { (problem) }
                     }
-                    form method="post" action="/sign-in" {
-                        input type="hidden" name="next" value=(path_of(id));
+                    form method="post" action={ (base) "/sign-in" } {
+                        input type="hidden" name="next" value=(path_of(base, id));
                         div.field {
                             label for="token" { "Operator token" }
                             input #token type="password" name="token" required autofocus autocomplete="off"
@@ -80,11 +81,11 @@ pub fn sign_in_page(id: &str, problem: Option<&str>) -> String {
             }
         }
     };
-    document("Sign in · Holdgate", &html! {}, &body)
+    document(base, "Sign in · Holdgate", &html! {}, &body)
 }
 
 /// The page for a signed-in reviewer when there is no such approval, or none that they may see: the two look alike.
-pub fn not_found_page(id: &str) -> String {
+pub fn not_found_page(base: &str, id: &str) -> String {
     let body = html! {
         main id="approval" data-id=(id) data-state="not-found" {
             div.card {
@@ -97,11 +98,12 @@ pub fn not_found_page(id: &str) -> String {
             }
         }
     };
-    document("Not found · Holdgate", &html! {}, &body)
+    document(base, "Not found · Holdgate", &html! {}, &body)
 }
 
 /// What stands at the gateway's own address: where to go from here. Says nothing of what is waiting.
-pub fn front_page() -> String {
+pub fn front_page(base: &str) -> String {
+    let calls = format!("{base}/openapi.json");
     let body = html! {
         main {
             div.card {
@@ -110,26 +112,26 @@ pub fn front_page() -> String {
                     p { "It serves here. To answer a request, open its link: " code { "holdgate exec" }
                         " and agents print it." }
                     p.fine { "List what is waiting in a terminal: " code { "holdgate approvals list" }
-                        ". For programs: " a href="/openapi.json" { "/openapi.json" } }
+                        ". For programs: " a href=(calls) { (calls) } }
                 }
             }
         }
     };
-    document("Holdgate", &html! {}, &body)
+    document(base, "Holdgate", &html! {}, &body)
 }
 
 /// The page of one approval for a signed-in reviewer. `csrf` is the value that deciding calls must carry in their
 /// header; `now_ms` is the authority's time.
-pub fn approval_page(approval: &Approval, csrf: &str, now_ms: i64) -> String {
+pub fn approval_page(base: &str, approval: &Approval, csrf: &str, now_ms: i64) -> String {
     let head = html! {
         meta name="csrf" content=(csrf);
-        script type="module" src="/assets/approve.js" {}
+        script type="module" src={ (base) "/assets/approve.js" } {}
     };
     let title = format!("{} · Holdgate", card::status_title(approval));
-    document(&title, &head, &card::card(approval, now_ms))
+    document(base, &title, &head, &card::card(approval, now_ms))
 }
 
-fn document(title: &str, head: &Markup, body: &Markup) -> String {
+fn document(base: &str, title: &str, head: &Markup, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -139,13 +141,13 @@ fn document(title: &str, head: &Markup, body: &Markup) -> String {
                 meta name="color-scheme" content="light dark";
                 meta name="robots" content="noindex";
                 title { (title) }
-                link rel="icon" href="/assets/mark.svg" type="image/svg+xml";
-                link rel="stylesheet" href="/assets/style.css";
+                link rel="icon" href={ (base) "/assets/mark.svg" } type="image/svg+xml";
+                link rel="stylesheet" href={ (base) "/assets/style.css" };
                 (head)
             }
             body {
                 header.brand {
-                    img src="/assets/mark.svg" alt="" width="26" height="26";
+                    img src={ (base) "/assets/mark.svg" } alt="" width="26" height="26";
                     span { "Holdgate" }
                 }
                 (body)

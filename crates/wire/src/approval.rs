@@ -472,3 +472,32 @@ impl From<&domain::Receipt> for Receipt {
         Self { outcome: receipt.outcome, at_ms: receipt.at.as_ms(), detail: safe(&receipt.detail) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_of_any_id_is_one_segment_under_the_gateways_base_path() {
+        for (base, id, path, url) in [
+            (None, "apr_1", "/approve/apr_1", None),
+            (Some("http://127.0.0.1:1"), "apr_1", "/approve/apr_1", Some("http://127.0.0.1:1/approve/apr_1")),
+            (
+                Some("https://gate.example/a/b"),
+                "plugin:9b",
+                "/a/b/approve/plugin%3A9b",
+                Some("https://gate.example/a/b/approve/plugin%3A9b"),
+            ),
+            (
+                Some("https://g/"),
+                "a b/c?.js",
+                "/approve/a%20b%2Fc%3F.js",
+                Some("https://g/approve/a%20b%2Fc%3F.js"),
+            ),
+            (Some("https://g/x/"), "é%", "/x/approve/%C3%A9%25", Some("https://g/x/approve/%C3%A9%25")),
+        ] {
+            assert_eq!(url_path(base, id), path);
+            assert_eq!(base.map(|base| link(base, id)).as_deref(), url);
+        }
+    }
+}

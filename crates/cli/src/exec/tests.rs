@@ -109,6 +109,26 @@ impl Authority for Line {
     async fn cancel(&self, id: &str, cancel: Cancel) -> Result<Approval, Error> {
         self.over("cancel", self.local.cancel(id, cancel)).await
     }
+    async fn history(&self, query: holdgate_wire::ListHistory) -> Result<ApprovalPage, Error> {
+        self.local.history(query).await
+    }
+
+    async fn revoke(&self, id: &str, revoke: holdgate_wire::Revoke) -> Result<Approval, Error> {
+        self.local.revoke(id, revoke).await
+    }
+
+    async fn put_session(&self, key: &str, session: holdgate_wire::PutSession) -> Result<(), Error> {
+        self.local.put_session(key, session).await
+    }
+
+    async fn end_runtime(&self, epoch: &str) -> Result<(), Error> {
+        self.local.end_runtime(epoch).await
+    }
+
+    async fn abort_run(&self, id: &str) -> Result<u32, Error> {
+        self.local.abort_run(id).await
+    }
+
     async fn start_runtime(&self) -> Result<Runtime, Error> {
         self.over("start_runtime", self.local.start_runtime()).await
     }
@@ -151,7 +171,7 @@ impl Scene {
             (known("agent", PrincipalKind::Agent), known("Ada", PrincipalKind::Administrator));
         for principal in [agent.clone(), reviewer.clone()] {
             let hash = Digest::of(principal.id.as_str().as_bytes());
-            store.execute(Op::PutCredential { hash, principal }).await.unwrap();
+            store.execute(Op::PutCredential { hash, principal, recovers: false }).await.unwrap();
         }
         let service = Service::start(store, Role::Embedded).await.unwrap();
         let line = Line { local: Local::new(service.clone(), agent), trouble: Mutex::default() };

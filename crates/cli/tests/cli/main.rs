@@ -6,5 +6,6 @@ mod approvals;
 mod away;
 mod digest;
 mod exec;
+mod reach;
 mod serve;
 mod world;

@@ -114,7 +114,7 @@ mod tests {
         let (ours, theirs) = tokio::io::duplex(1 << 10);
         let (_stop, stopping) = tokio::sync::watch::channel(false);
         let app = Router::new().route("/", post(takes));
-        tokio::spawn(crate::connections::converse(theirs, "127.0.0.1:1".parse().unwrap(), app, stopping));
+        tokio::spawn(crate::connections::converse(theirs, crate::connections::alone(), app, stopping));
         let (mut reader, mut writer) = tokio::io::split(ours);
         writer.write_all(format!("POST / HTTP/1.1\r\nHost: x\r\n{head}").as_bytes()).await.unwrap();
         let trickle = tokio::spawn(async move {

@@ -1,12 +1,14 @@
 //! The API described for programs.
 
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use utoipa::openapi::Server;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
 use super::problem::json;
-use super::{approvals, runs, system};
+use super::{App, approvals, runs, system};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -54,6 +56,9 @@ impl Modify for BearerToken {
     }
 }
 
-pub(super) async fn document() -> Response {
-    json(StatusCode::OK, &Document::openapi())
+pub(super) async fn document(State(app): State<App>) -> Response {
+    let mut document = Document::openapi();
+    // Relative: whoever reads it here calls here, under whichever name.
+    document.servers = Some(vec![Server::new(format!("{}/", app.reach.base_path()))]);
+    json(StatusCode::OK, &document)
 }

@@ -1,7 +1,7 @@
 //! The reviewer page over HTTP: who sees it, with which headers. What it looks like is `page`'s.
 
 use axum::Form;
-use axum::extract::{FromRequest, Request, State};
+use axum::extract::{Extension, FromRequest, OriginalUri, Request, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, SET_COOKIE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
@@ -12,31 +12,40 @@ use serde::Deserialize;
 
 use super::problem::{HttpError, Id, no_such_call, presentable};
 use super::{App, body};
+use crate::reach::ClientAddress;
 use crate::{auth, page};
 
+/// Where approvals are shown; one segment follows.
+const PAGE: &str = "/approve/";
+
 /// What stands at the gateway's own address.
-pub(super) async fn front() -> Response {
-    html(StatusCode::OK, page::front_page())
+pub(super) async fn front(State(app): State<App>) -> Response {
+    html(StatusCode::OK, page::front_page(app.reach.base_path()))
 }
 
 /// The page of one approval. Reading it changes nothing, whatever the query says: links get prefetched.
 pub(super) async fn approve(
     State(app): State<App>,
     headers: HeaderMap,
-    Id(id): Id,
+    uri: Uri,
 ) -> Result<Response, HttpError> {
+    let base = app.reach.base_path();
+    // What is not an id at all is nobody's secret.
+    let Some(id) = uri.path().strip_prefix(PAGE).and_then(segment) else {
+        return Ok(html(StatusCode::NOT_FOUND, page::not_found_page(base, "")));
+    };
     let Some(reviewer) = auth::page_reviewer(&app, &headers).await? else {
-        return Ok(html(StatusCode::OK, page::sign_in_page(&id, None)));
+        return Ok(html(StatusCode::OK, page::sign_in_page(base, &id, None)));
     };
     let service = &app.gateway.service;
     match Local::new(service.clone(), reviewer).get(&id).await {
         Ok(approval) => {
             let csrf = auth::session_secret(&app, &headers).map(auth::csrf_token).unwrap_or_default();
             let now_ms = service.store().now().as_ms();
-            Ok(html(StatusCode::OK, page::approval_page(&approval, &csrf, now_ms)))
+            Ok(html(StatusCode::OK, page::approval_page(base, &approval, &csrf, now_ms)))
         }
         Err(error) if error.code() == Some(Code::NotFound) => {
-            Ok(html(StatusCode::NOT_FOUND, page::not_found_page(&id)))
+            Ok(html(StatusCode::NOT_FOUND, page::not_found_page(base, &id)))
         }
         Err(error) => Err(error.into()),
     }
@@ -50,25 +59,39 @@ struct SignIn {
 
 /// Signs a reviewer in and sends the browser back to the page it came from. A person sees the answer, so every answer
 /// is a page.
-pub(super) async fn sign_in(State(app): State<App>, request: Request) -> Response {
+pub(super) async fn sign_in(
+    State(app): State<App>,
+    Extension(client): Extension<ClientAddress>,
+    headers: HeaderMap,
+    request: Request,
+) -> Response {
+    let base = app.reach.base_path();
     let form = match form(request).await {
         Ok(form) => form,
-        Err(problem) => return sign_in_again("", &problem),
+        Err(problem) => return sign_in_again(base, "", &problem),
     };
     // Only ever back to an approval of this gateway: anything else would be an open redirect.
-    let next = form.next.as_deref().and_then(|next| next.strip_prefix("/approve/")).filter(|id| is_plain(id));
-    let Some(id) = next else {
+    let next = form.next.as_deref().and_then(|next| next.strip_prefix(base)?.strip_prefix(PAGE));
+    let Some(id) = next.and_then(segment) else {
         let detail = "This form does not name an approval. Open the link that you were sent once more.";
-        return sign_in_again("", &Problem::new(Code::InvalidRequest, detail));
+        return sign_in_again(base, "", &Problem::new(Code::InvalidRequest, detail));
     };
     let Some(token) = form.token else {
-        return sign_in_again(id, &Problem::new(Code::InvalidRequest, "The form came without a token."));
+        return sign_in_again(
+            base,
+            &id,
+            &Problem::new(Code::InvalidRequest, "The form came without a token."),
+        );
     };
-    match auth::sign_in(&app, &token).await.map(|cookie| see(id, &cookie)) {
+    match auth::sign_in(&app, &headers, &token).await.map(|cookie| see(base, &id, &cookie)) {
         Ok(Some(response)) => response,
-        Err(Error::Problem(problem)) => sign_in_again(id, &problem),
+        Err(Error::Problem(problem)) => {
+            tracing::info!(client = %client.0, code = ?problem.code, "a sign-in was refused");
+            sign_in_again(base, &id, &problem)
+        }
         Ok(None) | Err(Error::Unreachable { .. }) => {
-            sign_in_again(id, &Problem::new(Code::Unavailable, "Signing in is not possible at the moment."))
+            let problem = Problem::new(Code::Unavailable, "Signing in is not possible at the moment.");
+            sign_in_again(base, &id, &problem)
         }
     }
 }
@@ -80,21 +103,21 @@ async fn form(request: Request) -> Result<SignIn, Problem> {
     form.map(|Form(form)| form).map_err(|_| Problem::new(Code::InvalidRequest, "The form could not be read."))
 }
 
-fn see(id: &str, cookie: &str) -> Option<Response> {
+fn see(base: &str, id: &str, cookie: &str) -> Option<Response> {
     let mut response = html(StatusCode::SEE_OTHER, String::new());
-    for (name, value) in [(LOCATION, format!("/approve/{id}").as_str()), (SET_COOKIE, cookie)] {
+    for (name, value) in [(LOCATION, page::path_of(base, id).as_str()), (SET_COOKIE, cookie)] {
         response.headers_mut().insert(name, HeaderValue::from_str(value).ok()?);
     }
     Some(response)
 }
 
-fn sign_in_again(id: &str, problem: &Problem) -> Response {
+fn sign_in_again(base: &str, id: &str, problem: &Problem) -> Response {
     let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
-    html(status, page::sign_in_page(id, Some(&presentable(&problem.detail))))
+    html(status, page::sign_in_page(base, id, Some(&presentable(&problem.detail))))
 }
 
 /// The page's script, style and mark.
-pub(super) async fn asset(uri: Uri, Id(name): Id) -> Response {
+pub(super) async fn asset(app: State<App>, uri: OriginalUri, Id(name): Id) -> Response {
     match page::asset(&name) {
         Some((content_type, body)) => {
             let mut response = with_page_headers(body.into_response());
@@ -104,14 +127,26 @@ pub(super) async fn asset(uri: Uri, Id(name): Id) -> Response {
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
             response
         }
-        None => no_such_call(uri).await.into_response(),
+        None => no_such_call(app, uri).await.into_response(),
     }
 }
 
-/// An id that stands in a path as it is. One of dots alone would name another path.
-fn is_plain(id: &str) -> bool {
-    let is_dots = id.to_ascii_lowercase().replace("%2e", ".").bytes().all(|b| b == b'.');
-    !is_dots && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~' | b'%'))
+/// The id that one segment of a path names. `None` when it is not one segment, does not decode, or is one that a path
+/// cannot hold: browsers read dots alone as another path, escaped or not.
+fn segment(encoded: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(encoded.len());
+    let mut rest = encoded.bytes();
+    while let Some(byte) = rest.next() {
+        let digit =
+            |byte: Option<u8>| char::from(byte?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        bytes.push(match byte {
+            b'%' => digit(rest.next())? << 4 | digit(rest.next())?,
+            byte => byte,
+        });
+    }
+    let id = String::from_utf8(bytes).ok()?;
+    let is_one = !id.contains('/') && !id.bytes().all(|byte| byte == b'.');
+    is_one.then_some(id)
 }
 
 fn html(status: StatusCode, body: String) -> Response {
@@ -125,4 +160,39 @@ fn with_page_headers(mut response: Response) -> Response {
         response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_survives_its_way_through_a_path_whatever_it_holds() {
+        for id in [
+            "apr_1",
+            "plugin:9b2f",
+            "two words",
+            "a.js",
+            "50%",
+            "%2F",
+            "é\u{202E}",
+            "a?b#c",
+            "..x",
+            "a\\b",
+            "+",
+        ] {
+            let path = page::path_of("/gate", id);
+            assert_eq!(path.strip_prefix("/gate/approve/").and_then(segment).as_deref(), Some(id), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_one_segment_names_nothing() {
+        for bad in [
+            "", ".", "..", "%2e%2E", ".%2E", "a/b", "a%2Fb", "a%2fb", "%2f", "%ZZ", "%", "%4", "a%", "%FF",
+            "%+1",
+        ] {
+            assert_eq!(segment(bad), None, "{bad}");
+        }
+    }
 }

@@ -1,10 +1,10 @@
 //! Errors as responses, and parameters that say where they are wrong.
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{FromRequestParts, Path, Query};
+use axum::extract::{FromRequestParts, OriginalUri, Path, Query, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Method, StatusCode, Uri};
+use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use holdgate_authority::Error;
 use holdgate_core::limits::DETAIL_CHARS;
@@ -12,6 +12,8 @@ use holdgate_core::presentation::visible;
 use holdgate_wire::{Code, Problem};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+use super::App;
 
 /// A problem on its way out.
 pub(super) struct HttpError(Problem);
@@ -102,11 +104,12 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
     }
 }
 
-pub(super) async fn no_such_call(uri: Uri) -> HttpError {
-    let detail = format!("there is nothing at {}; the calls are listed at /openapi.json", uri.path());
+pub(super) async fn no_such_call(State(app): State<App>, OriginalUri(uri): OriginalUri) -> HttpError {
+    let base = app.reach.base_path();
+    let detail = format!("there is nothing at {}; the calls are listed at {base}/openapi.json", uri.path());
     Problem::new(Code::NotFound, detail).into()
 }
 
-pub(super) async fn wrong_method(method: Method, uri: Uri) -> HttpError {
+pub(super) async fn wrong_method(method: Method, OriginalUri(uri): OriginalUri) -> HttpError {
     Problem::new(Code::MethodNotAllowed, format!("{} does not take {method}", uri.path())).into()
 }

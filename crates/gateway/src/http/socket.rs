@@ -11,7 +11,7 @@ use crate::rpc;
 /// What stands there.
 pub(super) async fn front(State(app): State<App>, request: Request) -> Response {
     if !rpc::is_wanted(&request) {
-        return pages::front().await;
+        return pages::front(State(app)).await;
     }
     match rpc::accept(app.rpc, app.stopping, request) {
         Ok(response) => response,

@@ -1,13 +1,13 @@
 // The reviewer page, alive: keeps one approval current and sends one answer.
 // Owns the state of the page. Invents nothing: every outcome on it was read from the gateway. Talks only to its own
-// origin, with paths made from the approval's id; query parameters mean nothing. Text enters as text nodes only.
+// gateway, with paths made from where this file lies and the approval's id; query parameters mean nothing. Text enters as text nodes only.
 
 const byId = (id) => document.getElementById(id);
 const main = byId('approval');
 const first = JSON.parse(byId('record').textContent);
 const csrf = document.querySelector('meta[name="csrf"]').content;
 const { id, digest } = main.dataset;
-const path = `/v1/approvals/${encodeURIComponent(id)}`;
+const path = new URL(`../v1/approvals/${encodeURIComponent(id)}`, import.meta.url).pathname;
 const [deny, allow, reason, hint, note, now] = ['deny', 'allow-once', 'reason', 'hint', 'note', 'now'].map(byId);
 
 const ARM_MS = 500;

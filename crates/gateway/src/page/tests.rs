@@ -3,7 +3,9 @@
 use holdgate_wire::Approval;
 use serde_json::{Value, json};
 
-use super::{CONTENT_SECURITY_POLICY, approval_page, asset, not_found_page, path_of, sign_in_page};
+use super::{
+    CONTENT_SECURITY_POLICY, approval_page, asset, front_page, not_found_page, path_of, sign_in_page,
+};
 
 const NOW_MS: i64 = 1_700_000_000_000;
 const HOSTILE: &str = "</script></textarea><img src=x onerror=alert(1)>\"'&<!--<script>";
@@ -28,7 +30,7 @@ fn pending() -> Value {
 
 fn page_of(record: Value) -> String {
     let approval: Approval = serde_json::from_value(record).expect("the fixture is an approval");
-    approval_page(&approval, "csrf-value", NOW_MS)
+    approval_page("", &approval, "csrf-value", NOW_MS)
 }
 
 /// Replaces every string outside the closed vocabularies.
@@ -74,7 +76,7 @@ fn hostile_text_in_any_field_stays_text() {
         assert!(!page.contains("<!--"));
         assert_eq!(record_block(&page)["approval"]["id"], HOSTILE, "the module reads the very text");
     }
-    for page in [sign_in_page(HOSTILE, Some(HOSTILE)), not_found_page(HOSTILE)] {
+    for page in [sign_in_page("", HOSTILE, Some(HOSTILE)), not_found_page("", HOSTILE)] {
         assert!(!page.contains("<img src=x") && !page.contains("<script>"), "{page}");
     }
 }
@@ -136,10 +138,10 @@ fn sign_in_leads_back_to_this_origin_whatever_the_id() {
     for id in
         ["apr_1", "//evil.example", "https://evil.example/", "\\\\evil", "../x", "a?b#c", "é\u{202E}", ""]
     {
-        let page = sign_in_page(id, None);
+        let page = sign_in_page("", id, None);
         let (_, rest) = page.split_once("name=\"next\" value=\"").expect("the form says where to");
         let (next, _) = rest.split_once('"').expect("the value ends");
-        assert_eq!(next, path_of(id));
+        assert_eq!(next, path_of("", id));
         let segment = next.strip_prefix("/approve/").expect("it stays under /approve/");
         assert!(segment.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~%".contains(&b)), "{segment}");
     }
@@ -152,7 +154,7 @@ fn the_pages_and_files_need_nothing_that_the_policy_forbids() {
             .starts_with("default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; ")
     );
     assert!(!CONTENT_SECURITY_POLICY.contains("unsafe") && !CONTENT_SECURITY_POLICY.contains("http"));
-    for page in [page_of(pending()), page_of(ended()), sign_in_page("x", None), not_found_page("x")] {
+    for page in [page_of(pending()), page_of(ended()), sign_in_page("", "x", None), not_found_page("", "x")] {
         assert!(!page.contains(" style=") && !page.contains("<style"), "{page}");
         assert!(!page.contains(" onclick") && !page.contains(" onload") && !page.contains(" onerror"));
         assert!(!page.contains("http://") && !page.contains("https://"));
@@ -190,6 +192,22 @@ fn who_signed_in_is_told_apart_from_what_the_agent_calls_itself() {
     let page = page_of(record);
     let (ours, theirs) = (page.find("agent.token").unwrap(), page.find("“operator, verified").unwrap());
     assert!(ours < theirs && page[ours..theirs].contains("says it is"), "{page}");
+}
+
+#[test]
+fn every_link_of_every_page_begins_with_the_base_path() {
+    let approval: Approval = serde_json::from_value(pending()).unwrap();
+    for page in [
+        approval_page("/gate", &approval, "csrf-value", NOW_MS),
+        sign_in_page("/gate", "plugin:1", None),
+        not_found_page("/gate", "x"),
+        front_page("/gate"),
+    ] {
+        let links = ["href=\"", "src=\"", "action=\"", "name=\"next\" value=\""];
+        let found: Vec<_> = links.iter().flat_map(|link| page.split(link).skip(1)).collect();
+        assert!(found.len() >= 3, "{page}");
+        assert!(found.iter().all(|link| link.starts_with("/gate/")), "{page}");
+    }
 }
 
 #[test]

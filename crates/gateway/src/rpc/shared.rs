@@ -6,7 +6,7 @@
 use holdgate_authority::Error;
 use holdgate_core::principal::PrincipalKind;
 use holdgate_core::{Digest, Principal};
-use holdgate_store::{Op, Store, mint};
+use holdgate_store::{Administration, Op, Store, mint};
 use holdgate_wire::Code;
 
 use crate::credential_hash;
@@ -44,6 +44,21 @@ impl SharedOperator {
             store.execute(Op::PutCredential { hash, principal, recovers: false }).await?;
         }
         Ok(Self { token: credential_hash(token) })
+    }
+
+    /// Ends the identities behind a shared credential, if there ever were any: this gateway takes none. Their devices
+    /// stay what they are, with credentials of their own.
+    ///
+    /// # Errors
+    /// Fails if the store does.
+    pub async fn withdraw(store: &dyn Store) -> Result<(), Error> {
+        for id in [OPERATOR, AGENT] {
+            let id = id.parse().expect("a fixed name is a valid id");
+            let change = Administration::Revoke { id };
+            // Most gateways never had any: then there is nothing to end.
+            store.execute(Op::Administer { change, by: (&Principal::authority()).into() }).await?;
+        }
+        Ok(())
     }
 
     /// Whether a credential is the shared one. Both sides are hashes: how long this takes tells nothing.

@@ -61,6 +61,8 @@ impl Chrome {
         let profile = tempfile::tempdir().expect("a temporary directory can be made");
         let capabilities = json!({
             "browserName": "chrome",
+            // The certificates of tests are signed by nobody.
+            "acceptInsecureCerts": true,
             "goog:chromeOptions": options(window, profile.path()),
         });
         let Value::Object(capabilities) = capabilities else {

@@ -2,9 +2,13 @@
 
 mod chrome;
 mod proxy;
+#[path = "../it/reached.rs"]
+#[expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+mod reached;
 mod stage;
 
 mod answering;
 mod looks;
 mod losing_touch;
 mod opening;
+mod reach;

@@ -7,5 +7,7 @@ mod attacks;
 mod contract;
 mod doors;
 mod lifetime;
+mod reach;
+mod reached;
 mod runs;
 mod web;

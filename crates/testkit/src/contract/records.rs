@@ -3,7 +3,7 @@
 use holdgate_core::approval::{Binding, Draft, Outcome as Came, Source, Status, TerminalReason};
 use holdgate_core::limits::RUNTIME_LEASE_MS;
 use holdgate_core::requirement::{Decision, Requirement};
-use holdgate_core::{Approval, Command, Principal};
+use holdgate_core::{Approval, Command, EpochId, Principal};
 use holdgate_store::{By, Op};
 
 use super::{Backend, Stage, approval, draft, reviewers, sound, touched};
@@ -107,6 +107,20 @@ pub async fn every_end_is_kept(backend: &dyn Backend) {
         let settle = Command::Settle { claim_id, outcome, detail };
         kept.push(approval(stage.apply(&allowed.id, settle, &stage.agent).await));
     }
+    kept.extend(ended_by_themselves(&stage, &epoch, here).await);
+
+    stage.reopen().await;
+    for ended in &kept {
+        assert_eq!(stage.stored(&ended.id).await, *ended);
+    }
+    let reasons: std::collections::HashSet<_> =
+        kept.iter().map(|ended| ended.end().unwrap().reason).collect();
+    assert_eq!(reasons.len(), TerminalReason::ALL.len() - 1, "all but that of a record that cannot be read");
+    assert_eq!(stage.sweep(10).await, 0);
+}
+
+/// What ends without anybody's answer: with its run, its time, its gateway, its caller; and a claim with its holder.
+async fn ended_by_themselves(stage: &Stage<'_>, epoch: &EpochId, gateway: EpochId) -> Vec<Approval> {
     let mut of_run = draft("aborted", Binding::Runtime(epoch.clone()));
     of_run.source.run_id = text("run");
     let aborted = approval(stage.open(of_run, None, &stage.agent).await);
@@ -114,9 +128,9 @@ pub async fn every_end_is_kept(backend: &dyn Backend) {
     assert_eq!(touched(stage.execute(cancel).await), 1);
     let short = Draft { timeout_ms: 10, ..draft("expired", Binding::Runtime(epoch.clone())) };
     let expired = approval(stage.open(short, None, &stage.agent).await);
-    let of_gateway = draft("restarted", Binding::Runtime(here));
+    let of_gateway = draft("restarted", Binding::Runtime(gateway));
     let restarted = approval(stage.open(of_gateway, None, &stage.agent).await);
-    let (lost, unknown) = (ask("lost").await, ask("unknown").await);
+    let (lost, unknown) = (stage.ask(epoch, "lost").await, stage.ask(epoch, "unknown").await);
     approval(stage.vote(&unknown, Decision::AllowOnce).await);
     approval(stage.claim(&unknown, "c", None).await);
     stage.clock.advance(10);
@@ -125,6 +139,7 @@ pub async fn every_end_is_kept(backend: &dyn Backend) {
     assert_eq!(stage.sweep(10).await, 1);
     stage.clock.advance(RUNTIME_LEASE_MS);
     assert_eq!(stage.sweep(10).await, 2);
+    let mut kept = Vec::new();
     for (ended, status, reason) in [
         (aborted, Status::Cancelled, TerminalReason::RunAborted),
         (expired, Status::Expired, TerminalReason::Timeout),
@@ -136,13 +151,5 @@ pub async fn every_end_is_kept(backend: &dyn Backend) {
         assert_eq!((ended.status(), ended.end().unwrap().reason), (status, reason));
         kept.push(ended);
     }
-
-    stage.reopen().await;
-    for ended in &kept {
-        assert_eq!(stage.stored(&ended.id).await, *ended);
-    }
-    let reasons: std::collections::HashSet<_> =
-        kept.iter().map(|ended| ended.end().unwrap().reason).collect();
-    assert_eq!(reasons.len(), TerminalReason::ALL.len() - 1, "all but that of a record that cannot be read");
-    assert_eq!(stage.sweep(10).await, 0);
+    kept
 }
