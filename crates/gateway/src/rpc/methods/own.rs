@@ -21,7 +21,12 @@ pub(super) async fn call(call: &Call<'_>, method: &str) -> Result<Value, Failure
         "approval.request" => {
             let key: Option<String> = params.take_optional("idempotencyKey")?;
             let request = params.rest()?;
+            let opening = call.session.opening();
             local.create(request, key.as_deref()).await.map(|created| {
+                // What was given back is a valid id.
+                if let Ok(id) = created.approval.id.parse() {
+                    opening.opened(&id);
+                }
                 json!({ "created": created.is_new, "approval": shape(&created.approval) })
             })
         }
@@ -30,6 +35,7 @@ pub(super) async fn call(call: &Call<'_>, method: &str) -> Result<Value, Failure
             let timeout_ms: Option<u64> = params.take_optional("timeoutMs")?;
             params.rest::<Empty>()?;
             let timeout = Duration::from_millis(timeout_ms.unwrap_or(WAIT_MS.unsigned_abs()));
+            call.replies.waits()?;
             local.wait(&id, timeout).await.map(|approval| shape(&approval))
         }
         "approval.list" => local.list(params.rest()?).await.map(|page| shape(&page)),
