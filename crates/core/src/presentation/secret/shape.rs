@@ -168,7 +168,7 @@ fn bearers(units: &[Unit], found: &mut Vec<Span>) {
         let word = &units[start..start + length];
         let spelt = super::bare::spelt(word).trim_end_matches(['.', '/']).to_ascii_lowercase();
         // To a shell, what comes after `x=Bearer` is a command.
-        let is_assigned = at > 0 && units[at - 1].raw && !b" \t\n\"':,(>".contains(&units[at - 1].c);
+        let is_assigned = at > 0 && units[at - 1].raw && !b" \t\n\"',(>".contains(&units[at - 1].c);
         let is_prose = (six[0].c == b'b' || is_assigned) && super::value::is_like_a_program(word);
         if length > 0 && !is_prose && !PROSE.contains(&spelt.as_str()) {
             found.push(Span::of(word));

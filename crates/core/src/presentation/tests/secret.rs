@@ -207,6 +207,7 @@ fn a_mask_never_hides_what_a_shell_would_run() {
         "http://u:|rm -rf /;@host",
         "token=Bearer rm -rf /",
         "token={Bearer rm -rf /",
+        "password=http://u:Bearer rm -rf /",
         "x=y:--token rm -rf /",
         "echo -H \"password\":x; rm -rf /; echo \"\"",
         "a=Cookie: rm -rf /",
