@@ -102,12 +102,7 @@ where
 }
 
 /// Everything that has to be right, in order: parameters, version, role, device, credential.
-async fn settle(
-    rpc: &Rpc,
-    request: &Request,
-    nonce: &str,
-    peer: Peer,
-) -> Result<(Entered, Value), Refused> {
+async fn settle(rpc: &Rpc, request: &Request, nonce: &str, peer: Peer) -> Result<(Entered, Value), Refused> {
     let connect = connect::read(request)?;
     let now_ms = rpc.service.store().now().as_ms();
     let device = connect.device.as_ref().map(|shown| device::prove(shown, &connect, nonce, now_ms));
@@ -119,8 +114,16 @@ async fn settle(
     let Granted { principal, limit, scopes, device, held, .. } = granted;
     let connect::Connect { client, caps, .. } = connect;
     let (client_id, client_mode) = (client.id, client.mode);
-    let session =
-        Arc::new(Session::new(Settled { id, client_id, client_mode, caps, scopes, device, limit, principal }));
+    let session = Arc::new(Session::new(Settled {
+        id,
+        client_id,
+        client_mode,
+        caps,
+        scopes,
+        device,
+        limit,
+        principal,
+    }));
     let (line, answers) = Line::new();
     // Before hello: what is committed from now on is told after it.
     let open = Open { session: Arc::clone(&session), line: Arc::clone(&line), held };

@@ -8,7 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
 use axum::http::header::{
-    CONNECTION, FORWARDED, HeaderName, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
+    CONNECTION, FORWARDED, HeaderName, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION,
+    UPGRADE,
 };
 use axum::http::{HeaderMap, Method, Response, StatusCode};
 use hyper_util::rt::TokioIo;

@@ -161,8 +161,9 @@ struct Asked {
 
 /// Asks for permission to run a command. Answers twice: that it was accepted, and how it ended.
 pub(super) async fn request(call: &Call<'_>) -> Option<Result<Value, Failure>> {
-    let prepared = read::<Asked>("exec.approval.request", call.request.params.as_deref(), FIELDS, Words::Full)
-        .and_then(|asked| prepare(call, asked));
+    let prepared =
+        read::<Asked>("exec.approval.request", call.request.params.as_deref(), FIELDS, Words::Full)
+            .and_then(|asked| prepare(call, asked));
     let (create, protocol, phases) = match prepared {
         Ok(prepared) => prepared,
         Err(failure) => return Some(Err(failure)),
@@ -193,7 +194,8 @@ pub(super) async fn ask(
         }
         Err(error) => return Some(Err(failure(&error, "request"))),
     };
-    let route = if call.rpc.hub.reviewers_of(&approval, &call.session.id) > 0 { "approval-client" } else { "none" };
+    let route =
+        if call.rpc.hub.reviewers_of(&approval, &call.session.id) > 0 { "approval-client" } else { "none" };
     metrics::counter!("holdgate_routes_total", "route" => route).increment(1);
     if phases.two {
         let accepted = json!({
@@ -350,8 +352,9 @@ fn source(asked: &Asked) -> Source {
 fn requirement(call: &Call<'_>, asked: &Asked) -> RequirementRequest {
     let withheld = asked.unavailable_decisions.as_deref().unwrap_or_default();
     let always_asks = asked.ask.as_deref() == Some("always");
-    let is_offered =
-        |decision: &Decision| !withheld.contains(decision) && !(always_asks && *decision == Decision::AllowAlways);
+    let is_offered = |decision: &Decision| {
+        !withheld.contains(decision) && !(always_asks && *decision == Decision::AllowAlways)
+    };
     RequirementRequest {
         allowed_decisions: Some(Decision::ALL.into_iter().filter(is_offered).collect()),
         reviewers: reviewers(call, asked.approval_reviewer_device_ids.as_deref()),

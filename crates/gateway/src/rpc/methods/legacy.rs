@@ -113,7 +113,8 @@ fn entry(approval: &Approval) -> Value {
 pub(super) async fn wait(call: &Call<'_>, of: &str) -> Result<Value, Failure> {
     let params = call.request.params.as_deref();
     let Named { id } = read(&call.request.method, params, NAMED, Words::Full)?;
-    let gone = || Failure::invalid("approval expired or not found").with(json!({ "reason": "APPROVAL_NOT_FOUND" }));
+    let gone =
+        || Failure::invalid("approval expired or not found").with(json!({ "reason": "APPROVAL_NOT_FOUND" }));
     let found = call.rpc.service.find(&id, &call.principal).await.map_err(|e| match failure(&e, "wait") {
         failure if failure.code == "INVALID_REQUEST" => gone(),
         failure => failure,
@@ -147,9 +148,9 @@ pub(super) async fn until_ended(call: &Call<'_>, id: &ApprovalId) -> Result<Appr
 /// What who asked is told: an allow, a person's deny, or nothing, which is a deny.
 pub(super) fn decision_of(approval: &Approval) -> Value {
     use holdgate_core::approval::TerminalReason;
-    let is_answer = approval.end().is_some_and(|end| {
-        matches!(end.reason, TerminalReason::User | TerminalReason::MalformedVerdict)
-    });
+    let is_answer = approval
+        .end()
+        .is_some_and(|end| matches!(end.reason, TerminalReason::User | TerminalReason::MalformedVerdict));
     let decision = approval.decision().filter(|_| is_answer).map(Decision::as_str);
     json!({
         "id": approval.id.as_str(),
@@ -218,7 +219,8 @@ fn not_offered(approval: &Approval, decision: Decision, of: &str) -> Failure {
     let named = decision.as_str();
     if of == "exec" {
         let reason = format!("APPROVAL_{}_UNAVAILABLE", named.replace('-', "_").to_uppercase());
-        return Failure::invalid(format!("{named} is unavailable for this command")).with(json!({ "reason": reason }));
+        return Failure::invalid(format!("{named} is unavailable for this command"))
+            .with(json!({ "reason": reason }));
     }
     let allowed: Vec<&str> = offered(approval).into_iter().map(Decision::as_str).collect();
     Failure::invalid(format!("{named} is unavailable for this plugin approval"))
@@ -227,6 +229,7 @@ fn not_offered(approval: &Approval, decision: Decision, of: &str) -> Failure {
 
 /// These methods have their own words for what is not there.
 fn unknown_or(failure: Failure) -> Failure {
-    let is_not_found = failure.details.as_ref().is_some_and(|details| details["reason"] == "APPROVAL_NOT_FOUND");
+    let is_not_found =
+        failure.details.as_ref().is_some_and(|details| details["reason"] == "APPROVAL_NOT_FOUND");
     if is_not_found { unknown() } else { failure }
 }

@@ -21,9 +21,10 @@ pub(super) async fn call(call: &Call<'_>, method: &str) -> Result<Value, Failure
         "approval.request" => {
             let key: Option<String> = params.take_optional("idempotencyKey")?;
             let request = params.rest()?;
-            local.create(request, key.as_deref()).await.map(|created| {
-                json!({ "created": created.is_new, "approval": shape(&created.approval) })
-            })
+            local
+                .create(request, key.as_deref())
+                .await
+                .map(|created| json!({ "created": created.is_new, "approval": shape(&created.approval) }))
         }
         "approval.wait" => {
             let id: String = params.take("id")?;
