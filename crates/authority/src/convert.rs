@@ -6,7 +6,7 @@ use holdgate_core::id::InvalidId;
 use holdgate_core::limits::{
     CHECKPOINT_TIMEOUT_MS, NAME_CHARS, REASON_CHARS, RUNTIME_TIMEOUT_MS, TIMEOUT_MS, V4_REQUEST_BYTES,
 };
-use holdgate_core::presentation::{NotPresentable, multiline, present};
+use holdgate_core::presentation::{NotPresentable, present, without_secrets};
 use holdgate_core::requirement::{Decision, Reviewer, ReviewerList, Tightening, Unsatisfiable};
 use holdgate_core::{Action, ApprovalId, Canonical, Digest, EpochId, Fence, Kind, Principal, Time};
 use holdgate_store::{Filter, HistoryFilter, mint};
@@ -209,7 +209,7 @@ pub(crate) fn text(field: &str, text: Option<String>) -> Result<Option<String>, 
         Some(text) if text.chars().count() > REASON_CHARS => {
             Err(invalid(field, format!("it is longer than {REASON_CHARS} characters")))
         }
-        other => Ok(other.filter(|text| !text.trim().is_empty()).map(|text| multiline(&text))),
+        other => Ok(other.filter(|text| !text.trim().is_empty()).map(|text| without_secrets(&text))),
     }
 }
 

@@ -92,6 +92,8 @@ fn approval(text: &str) -> Result<(), &'static str> {
         "" => Err("it is empty"),
         // No path can hold these as one segment.
         "." | ".." => Err("it is a step in a path"),
+        // Not every database can keep it.
+        _ if text.contains('\0') => Err("it holds a null character"),
         _ if text.chars().count() > APPROVAL_ID_CHARS => Err("it is longer than 256 characters"),
         _ => Ok(()),
     }
@@ -132,7 +134,7 @@ mod tests {
         ] {
             assert_eq!(good.parse::<ApprovalId>().unwrap().as_str(), good);
         }
-        for bad in ["", ".", "..", &"x".repeat(257)] {
+        for bad in ["", ".", "..", "a\0b", &"x".repeat(257)] {
             assert!(bad.parse::<ApprovalId>().is_err(), "{bad}");
         }
     }

@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use crate::action::Kind;
 
 pub use flags::flags;
-pub use secret::{masked, multiline};
+pub use secret::{masked, multiline, without_secrets};
 pub use visible::visible;
 
 use flags::Oddities;

@@ -18,8 +18,8 @@ use axum::routing::{get, post};
 use tokio::sync::watch;
 
 use crate::Gateway;
-use crate::reach::Reach;
 use crate::rpc::Rpc;
+use crate::reach::Reach;
 
 /// What every handler may use.
 #[derive(Clone)]

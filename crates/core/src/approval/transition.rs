@@ -197,8 +197,7 @@ impl Approval {
             // A runtime is no person, so it does not count towards several; and whom the lists do not admit cannot help
             // to fulfil them. A deny never needs to be listed.
             Access::Resolve => {
-                decision == Decision::Deny
-                    || (self.requirement.approvals == 1 && self.requirement.admits(by))
+                decision == Decision::Deny || (self.requirement.approvals == 1 && self.requirement.admits(by))
             }
             Access::None | Access::Request => false,
         };

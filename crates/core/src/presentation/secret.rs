@@ -29,6 +29,11 @@ pub fn masked(text: &str) -> String {
     visible(Masked::of(text).as_str())
 }
 
+/// The text with its secrets masked as `***` and otherwise as it is: to be kept, not to be shown.
+pub fn without_secrets(text: &str) -> String {
+    Masked::of(text).as_str().to_owned()
+}
+
 /// The text with its secrets masked, line breaks kept as `\n` (`\r\n`, U+2028 and U+2029 too), and everything else
 /// made visible as by [`visible()`]. The indentation of a line stays if it is less than eight spaces.
 pub fn multiline(text: &str) -> String {

@@ -78,8 +78,7 @@ impl Attempts {
     /// The address was wrong too often: how long to wait.
     pub(crate) fn may_guess(&self, peer: IpAddr) -> Result<(), Duration> {
         let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
-        let left =
-            over.get(&network(peer)).map(|until| until.saturating_duration_since(self.failed.clock.now()));
+        let left = over.get(&network(peer)).map(|until| until.saturating_duration_since(self.failed.clock.now()));
         left.filter(|left| !left.is_zero()).map_or(Ok(()), Err)
     }
 
@@ -147,8 +146,7 @@ mod tests {
     #[test]
     fn many_addresses_together_have_a_limit_too() {
         let attempts = Attempts::new();
-        let refused =
-            (0..=255).filter(|last| attempts.code(IpAddr::from([192, 0, 2, *last])).is_err()).count();
+        let refused = (0..=255).filter(|last| attempts.code(IpAddr::from([192, 0, 2, *last])).is_err()).count();
         assert_eq!(refused, 256 - CODES_IN_ALL_BURST as usize);
     }
 

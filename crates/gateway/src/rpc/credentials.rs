@@ -17,8 +17,7 @@ use super::{Rpc, refusals, shared};
 use crate::credential_hash;
 
 /// Scopes of the protocol that give nothing here. Operators keep them by name, because clients look for them.
-const EMPTY_SCOPES: &[&str] =
-    &["operator.read", "operator.write", "operator.pairing", "operator.talk.secrets"];
+const EMPTY_SCOPES: &[&str] = &["operator.read", "operator.write", "operator.pairing", "operator.talk.secrets"];
 /// The longest label that a device gets from what it says, in code points.
 const LABEL_CHARS: usize = 64;
 

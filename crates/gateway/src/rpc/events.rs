@@ -38,8 +38,7 @@ pub(crate) fn of(committed: &Committed, links: &Links) -> Vec<Projected> {
         match event {
             Event::Opened => {
                 // What follows in the same commit has events of its own.
-                let pending =
-                    Approval { phase: holdgate_core::Phase::Pending, votes: Vec::new(), ..approval.clone() };
+                let pending = Approval { phase: holdgate_core::Phase::Pending, votes: Vec::new(), ..approval.clone() };
                 streams(&pending, committed, links, &mut projected);
                 projected.push(requested(&pending));
             }

@@ -113,17 +113,8 @@ async fn settle(rpc: &Rpc, request: &Request, nonce: &str, peer: Peer) -> Result
     let hello = hello(rpc, &id, &granted, now_ms);
     let Granted { principal, limit, scopes, device, held, .. } = granted;
     let connect::Connect { client, caps, .. } = connect;
-    let (client_id, client_mode) = (client.id, client.mode);
-    let session = Arc::new(Session::new(Settled {
-        id,
-        client_id,
-        client_mode,
-        caps,
-        scopes,
-        device,
-        limit,
-        principal,
-    }));
+    let client_id = client.id;
+    let session = Arc::new(Session::new(Settled { id, client_id, caps, scopes, device, limit, principal }));
     let (line, answers) = Line::new();
     // Before hello: what is committed from now on is told after it.
     let open = Open { session: Arc::clone(&session), line: Arc::clone(&line), held };

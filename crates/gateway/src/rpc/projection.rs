@@ -169,11 +169,7 @@ pub(crate) fn request(approval: &Approval) -> Value {
     let mut request = came.unwrap_or_else(|| {
         let agent = approval.source.agent.as_deref().map(visible);
         let run = approval.source.run_id.as_deref().map(visible);
-        if approval.kind == Kind::Exec {
-            exec_request(approval, agent, run)
-        } else {
-            plugin_request(approval, agent, run)
-        }
+        if approval.kind == Kind::Exec { exec_request(approval, agent, run) } else { plugin_request(approval, agent, run) }
     });
     request["allowedDecisions"] = names(&offered(approval));
     // Reviewers are shown labels, not the keys that route events.
@@ -184,12 +180,8 @@ pub(crate) fn request(approval: &Approval) -> Value {
 fn exec_request(approval: &Approval, agent: Option<String>, run: Option<String>) -> Value {
     let shown = &approval.presentation;
     let facts = shown.facts.iter().filter(|fact| fact.label != "Command");
-    let told: Vec<String> = shown
-        .flags
-        .iter()
-        .cloned()
-        .chain(facts.map(|fact| format!("{}: {}", fact.label, fact.text)))
-        .collect();
+    let told: Vec<String> =
+        shown.flags.iter().cloned().chain(facts.map(|fact| format!("{}: {}", fact.label, fact.text))).collect();
     let warning = if told.is_empty() { Value::Null } else { told.join("\n").into() };
     json!({
         "command": shown.command_text.as_deref().unwrap_or(&shown.headline),
@@ -200,13 +192,10 @@ fn exec_request(approval: &Approval, agent: Option<String>, run: Option<String>)
 
 fn plugin_request(approval: &Approval, agent: Option<String>, run: Option<String>) -> Value {
     let shown = &approval.presentation;
-    let title =
-        within(&shown.headline, TITLE).unwrap_or_else(|| format!("{} to review", title(approval.kind)));
+    let title = within(&shown.headline, TITLE).unwrap_or_else(|| format!("{} to review", title(approval.kind)));
     let whole = told(approval);
     let description = match (&whole, within(&shown.headline, DESCRIPTION)) {
-        (None, _) => {
-            "It is too long to be shown here. Open its page to see it whole and to allow it.".to_owned()
-        }
+        (None, _) => "It is too long to be shown here. Open its page to see it whole and to allow it.".to_owned(),
         (Some(_), Some(headline)) => headline,
         (Some(_), None) => "The whole action is in the detail.".to_owned(),
     };

@@ -14,8 +14,6 @@ pub(crate) struct Session {
     pub(crate) id: String,
     /// The program at the other end, as it says: `client.id`.
     pub(crate) client_id: String,
-    /// How it is used, as it says: `client.mode`.
-    pub(crate) client_mode: String,
     /// What it can do with events, as it says.
     pub(crate) caps: Vec<String>,
     /// The scopes in force, in the protocol's words and the order in which they were asked for.
@@ -45,7 +43,6 @@ struct Asked {
 pub(crate) struct Settled {
     pub(crate) id: String,
     pub(crate) client_id: String,
-    pub(crate) client_mode: String,
     pub(crate) caps: Vec<String>,
     pub(crate) scopes: Vec<String>,
     pub(crate) device: Option<PrincipalId>,
@@ -77,10 +74,10 @@ impl Drop for Opening<'_> {
 impl Session {
     /// A connection as its handshake left it.
     pub(crate) fn new(settled: Settled) -> Self {
-        let Settled { id, client_id, client_mode, caps, scopes, device, limit, principal } = settled;
+        let Settled { id, client_id, caps, scopes, device, limit, principal } = settled;
         let principal = Mutex::new(Arc::new(principal.narrowed(limit)));
         let (subscriptions, asked) = (Mutex::default(), Mutex::default());
-        Self { id, client_id, client_mode, caps, scopes, device, limit, principal, subscriptions, asked }
+        Self { id, client_id, caps, scopes, device, limit, principal, subscriptions, asked }
     }
 
     /// Who it is now.

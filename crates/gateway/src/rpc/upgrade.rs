@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use super::{Rpc, socket};
+use crate::reach::ClientAddress;
 
 /// What a proxy adds: whoever is behind one is not on this machine, as far as anybody can tell.
 const PROXIED: [HeaderName; 3] =
@@ -71,11 +72,19 @@ pub(crate) fn accept(
     response.map_err(|_| "the header Sec-WebSocket-Key is not one")
 }
 
+/// Who asks. Whoever comes through a proxy, a named one or not, counts as being somewhere else: what this machine's own
+/// programs may do is not for everybody whom a proxy lets through.
 fn peer(request: &Request) -> Peer {
-    let known = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip().to_canonical());
+    let connected =
+        request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip().to_canonical());
+    let client = request.extensions().get::<ClientAddress>().map(|client| client.0.to_canonical());
     let is_proxied = PROXIED.iter().any(|name| request.headers().contains_key(name));
-    let is_local = known.is_some_and(|address| address.is_loopback()) && !is_proxied;
-    Peer { address: known.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), is_local }
+    let is_local = !is_proxied && [connected, client].into_iter().flatten().all(|ip| ip.is_loopback());
+    let address = client.or(connected);
+    Peer {
+        is_local: is_local && address.is_some(),
+        address: address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+    }
 }
 
 /// Whether a header lists a word.

@@ -36,7 +36,7 @@ impl Reached {
         let store = SqliteStore::open(OpenOptions { path, clock: Arc::new(SystemClock::new()) }).unwrap();
         for persona in Persona::KNOWN {
             let hash = credential_hash(persona.name());
-            store.execute(Op::PutCredential { hash, principal: persona.principal() }).await.unwrap();
+            store.execute(Op::PutCredential { hash, principal: persona.principal(), recovers: false }).await.unwrap();
         }
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -45,7 +45,7 @@ impl Reached {
         let as_store: Arc<dyn Store> = store.clone();
         let service = Service::start(as_store, role).await.unwrap();
         let (stop, stopped) = oneshot::channel();
-        let gateway = Gateway { service, metrics: None };
+        let gateway = Gateway { service, metrics: None, shared_operator: None };
         let serving = tokio::spawn(serve(vec![Door { listener, reach }], gateway, async {
             let _ = stopped.await;
         }));

@@ -59,7 +59,8 @@ impl<L: Ledger> Transaction<'_, L> {
         if !by.may_request() {
             return Ok(Err(Refusal::NotARequester.into()));
         }
-        let is_chosen = draft.id.is_some();
+        // A stored run's request is named by what it asks, whatever its requester would call it.
+        let is_chosen = draft.id.is_some() && matches!(draft.binding, Binding::Runtime(_));
         let audience = self.audience(&draft)?;
         let change = Approval::open(draft, by, audience, self.now);
         let (id, reference) = (&change.approval.id, change.approval.reference());

@@ -2,6 +2,7 @@
 
 use holdgate_core::approval::{Binding, Bound};
 use holdgate_core::limits::RUNTIME_LEASE_MS;
+use holdgate_core::principal::PrincipalKind;
 use holdgate_core::run::{Run, RunCommand};
 use holdgate_core::{Approval, EpochId, Fence, Refusal, RunId};
 
@@ -18,6 +19,10 @@ impl<L: Ledger> Transaction<'_, L> {
         by: &By,
     ) -> Step<Outcome, L::Error> {
         let by = accept!(self.principal(by)?);
+        let is_gateway = matches!(kind, RuntimeKind::Gateway { .. });
+        if is_gateway && by.kind != PrincipalKind::Authority {
+            return Ok(Err(Refusal::NotAnAdministrator.into()));
+        }
         if let Some(existing) = self.ledger.runtime(&epoch)? {
             // Asked again after a lost reply. An epoch never starts twice.
             let same =

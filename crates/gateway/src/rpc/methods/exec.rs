@@ -186,9 +186,12 @@ pub(super) async fn ask(
     protocol: Protocol,
     phases: Phases,
 ) -> Option<Result<Value, Failure>> {
-    let opened = call.local().request(create, protocol).await;
-    let approval = match opened {
-        Ok((approval, _)) => approval,
+    let opening = call.session.opening();
+    let approval = match call.local().request(create, protocol).await {
+        Ok((approval, _)) => {
+            opening.opened(&approval.id);
+            approval
+        }
         Err(error) if error.code() == Some(Code::IdTaken) => {
             return Some(Err(Failure::invalid("approval id already pending")));
         }

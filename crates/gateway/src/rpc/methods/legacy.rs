@@ -134,6 +134,7 @@ pub(super) async fn wait(call: &Call<'_>, of: &str) -> Result<Value, Failure> {
 
 /// The record once it has ended.
 pub(super) async fn until_ended(call: &Call<'_>, id: &ApprovalId) -> Result<Approval, Failure> {
+    call.replies.waits()?;
     loop {
         let longest = Duration::from_millis(WAIT_MS.unsigned_abs());
         let found = call.rpc.service.wait(id, longest, &call.principal).await;

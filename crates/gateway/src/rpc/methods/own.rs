@@ -21,16 +21,21 @@ pub(super) async fn call(call: &Call<'_>, method: &str) -> Result<Value, Failure
         "approval.request" => {
             let key: Option<String> = params.take_optional("idempotencyKey")?;
             let request = params.rest()?;
-            local
-                .create(request, key.as_deref())
-                .await
-                .map(|created| json!({ "created": created.is_new, "approval": shape(&created.approval) }))
+            let opening = call.session.opening();
+            local.create(request, key.as_deref()).await.map(|created| {
+                // What was given back is a valid id.
+                if let Ok(id) = created.approval.id.parse() {
+                    opening.opened(&id);
+                }
+                json!({ "created": created.is_new, "approval": shape(&created.approval) })
+            })
         }
         "approval.wait" => {
             let id: String = params.take("id")?;
             let timeout_ms: Option<u64> = params.take_optional("timeoutMs")?;
             params.rest::<Empty>()?;
             let timeout = Duration::from_millis(timeout_ms.unwrap_or(WAIT_MS.unsigned_abs()));
+            call.replies.waits()?;
             local.wait(&id, timeout).await.map(|approval| shape(&approval))
         }
         "approval.list" => local.list(params.rest()?).await.map(|page| shape(&page)),

@@ -41,9 +41,8 @@ pub(super) async fn subscribe(call: &Call<'_>) -> Result<Value, Failure> {
             "sessions.messages.subscribe includeApprovals requires a paired device and gateway scope: operator.approvals",
         ));
     }
-    let canonical = session_key(&key, agent_id.as_deref()).ok_or_else(|| {
-        Failure::invalid("invalid sessions.messages.subscribe params: at /key: must not be blank")
-    })?;
+    let canonical = session_key(&key, agent_id.as_deref())
+        .ok_or_else(|| Failure::invalid("invalid sessions.messages.subscribe params: at /key: must not be blank"))?;
     // Subscribed first: what happens during the look-up comes as an event, after this answer or before it.
     session.subscribe(canonical.clone());
     let service = &call.rpc.service;
