@@ -3,6 +3,7 @@
 //! Owns [`Authority`], which agents and surfaces speak to, and [`Local`], which answers over a store. The
 //! same calls over the network are `holdgate-client`'s. Owns no transition: those are `holdgate-core`'s.
 
+pub mod administration;
 mod convert;
 mod error;
 mod local;
@@ -22,6 +23,7 @@ use holdgate_wire::{
     Settle,
 };
 
+pub use administration::Admin;
 pub use error::Error;
 pub use local::Local;
 pub use policy::Policy;

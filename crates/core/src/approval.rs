@@ -381,6 +381,12 @@ impl Approval {
         }
     }
 
+    /// The answer that the person behind `by` has given.
+    pub fn vote_of(&self, by: &Principal) -> Option<&Vote> {
+        let by = Actor::from(by);
+        self.votes.iter().find(|vote| vote.voter.is_same_voice(&by))
+    }
+
     /// A short name for places where the id does not fit, made from kind and id.
     pub fn reference(&self) -> String {
         reference(self.kind, &self.id)

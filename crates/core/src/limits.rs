@@ -79,6 +79,12 @@ pub const EVENTS_PAGE_BYTES: usize = 4 << 20;
 pub const IDEMPOTENCY_KEY_CHARS: usize = 255;
 /// How long a reviewer stays signed in to the page, in milliseconds.
 pub const PAGE_SESSION_MS: i64 = 12 * 60 * MINUTE_MS;
+/// How long a paired device stays signed in to the page, in milliseconds. It can be revoked by itself.
+pub const DEVICE_SESSION_MS: i64 = 30 * DAY_MS;
+/// Longest name of a credential, label of a device and platform, in characters.
+pub const LABEL_CHARS: usize = 64;
+/// Most facts about who may act that one read returns.
+pub const ADMINISTERED_PAGE: u32 = 1_000;
 
 const MINUTE_MS: i64 = 60_000;
 const DAY_MS: i64 = 24 * 60 * MINUTE_MS;

@@ -54,6 +54,10 @@ pub struct Approval {
     pub requirement: Requirement,
     /// The answers so far.
     pub votes: Vec<Vote>,
+    /// The reader's own answer among them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub your_vote: Option<Decision>,
     /// Where the request came from, in the requester's words.
     pub source: Source,
     /// The terminal answer.
@@ -319,6 +323,7 @@ impl Approval {
             content,
             requirement: (&approval.requirement).into(),
             votes: approval.votes.iter().map(Vote::from).collect(),
+            your_vote: approval.vote_of(reader).map(|vote| vote.decision),
             source: Source::of(&approval.source, access(approval, reader)),
             decision: approval.decision(),
             terminal_reason: end.map(|end| end.reason),
@@ -365,6 +370,7 @@ impl Approval {
                 reviewers: Vec::new(),
             },
             votes: Vec::new(),
+            your_vote: None,
             source: Source::default(),
             decision: Some(Decision::Deny),
             terminal_reason: Some(TerminalReason::StorageCorrupt),

@@ -3,6 +3,7 @@
 //! Owns names, spelling and the way from the domain to a view of it. Every text of a requester's or a
 //! reviewer's that leaves through here has its deceptive characters made visible. Owns no rule.
 
+pub mod admin;
 pub mod approval;
 pub mod problem;
 pub mod request;

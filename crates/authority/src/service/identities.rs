@@ -1,5 +1,7 @@
 //! Who may act: credentials, devices, pairing codes, freezes, page sessions. Secrets never come here, only their hashes.
 
+use holdgate_core::limits::{DEVICE_SESSION_MS, PAGE_SESSION_MS};
+use holdgate_core::principal::PrincipalKind;
 use holdgate_core::{Digest, PersonId, Principal, PrincipalId, Refusal, Scopes};
 use holdgate_store::{Administered, Administration, Answer, Device, Freeze, Identity, Op};
 
@@ -86,17 +88,24 @@ impl Service {
         Ok(self.store.administration(after, limit).await?)
     }
 
-    /// Remembers that a reviewer signed in, by the hash of the session's secret.
+    /// Remembers that a reviewer signed in, by the hash of the session's secret. Answers for how long, in
+    /// milliseconds.
     ///
     /// # Errors
     /// Refuses an identity that may not review.
-    pub async fn open_page_session(&self, hash: Digest, by: &Principal) -> Result<(), Error> {
-        let lasts_ms = holdgate_core::limits::PAGE_SESSION_MS;
+    pub async fn open_page_session(&self, hash: Digest, by: &Principal) -> Result<i64, Error> {
+        // A device is one person's and can be ended by itself; the operator's credential is neither.
+        let lasts_ms = if by.kind == PrincipalKind::Device { DEVICE_SESSION_MS } else { PAGE_SESSION_MS };
         let op = Op::OpenPageSession { hash, by: by.into(), lasts_ms };
-        commit(self.store.execute(op).await?, |answer| matches!(answer, Answer::Done).then_some(()))
+        commit(self.store.execute(op).await?, |answer| matches!(answer, Answer::Done).then_some(()))?;
+        Ok(lasts_ms)
     }
 
-    fn check_admin(&self, by: &Principal) -> Result<(), Error> {
+    /// Refuses who is no administrator.
+    ///
+    /// # Errors
+    /// `missing_scope`.
+    pub(crate) fn check_admin(&self, by: &Principal) -> Result<(), Error> {
         if by.is_admin() { Ok(()) } else { Err(refused(&Refusal::NotAnAdministrator)) }
     }
 }

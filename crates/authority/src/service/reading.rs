@@ -6,6 +6,7 @@ use holdgate_core::approval::Status;
 use holdgate_core::principal::PrincipalKind;
 use holdgate_core::{Access, ApprovalId, Principal, Refusal, Time, access};
 use holdgate_store::{Credential, Filter, HistoryFilter, Seen, Stored};
+use holdgate_wire::Code;
 
 use super::{Found, Service, refused};
 use crate::error::Error;
@@ -64,10 +65,11 @@ impl Service {
     /// `not_found`, or the store failed.
     pub async fn wait(&self, id: &ApprovalId, timeout: Duration, by: &Principal) -> Result<Found, Error> {
         let deadline = tokio::time::Instant::now() + timeout;
+        let mut by = by.clone();
         loop {
             // Listen first, then look: a change in between wakes the wait instead of being missed.
             let mut change = self.waiters.listen(id);
-            let found = self.find(id.as_str(), by).await?;
+            let found = self.find(id.as_str(), &by).await?;
             let left = deadline.saturating_duration_since(tokio::time::Instant::now());
             let Some(approval) = found.pending().filter(|_| !left.is_zero()) else {
                 return Ok(found);
@@ -78,6 +80,18 @@ impl Service {
                 () = change.heard() => {}
                 () = tokio::time::sleep(left.min(due).min(POLL)) => {}
             }
+            by = self.as_of_now(by).await?;
+        }
+    }
+
+    /// The same identity as it is now, with no more than it had. Whoever waits may have been ended meanwhile.
+    async fn as_of_now(&self, by: Principal) -> Result<Principal, Error> {
+        if by.kind == PrincipalKind::Authority {
+            return Ok(by);
+        }
+        match self.store.identity(&by.id).await? {
+            Some(known) => Ok(known.principal.narrowed(by.scopes)),
+            None => Err(Error::new(Code::Unauthenticated, "the credential is not known here any more")),
         }
     }
 

@@ -33,6 +33,7 @@ function stateOf(record, sent, watched) {
 /** How far an allowed action has come: decided, claimed and settled are separate facts. */
 function executionOf(record) {
   if (record.status !== 'allowed') return null;
+  if (record.revocation) return 'revoked';
   return record.receipt?.outcome ?? (record.claim ? 'claimed' : 'waiting');
 }
 
@@ -41,12 +42,19 @@ function mayChange(record) {
   return record.status === 'pending' || ['waiting', 'claimed', 'unknown'].includes(executionOf(record));
 }
 
+/** Whether it takes several people, so that answers come in before the end. */
+function isShared(record) {
+  return record.requirement.approvals > 1 || record.requirement.denials > 1;
+}
+
 /** What the reply to a decision proves. Whatever does not prove anything is `lost`: only a read can tell. */
 function verdictOf(status, body, decision) {
   if (status === 401) return { signedOut: true };
   if (status === 200 && body?.approval?.id === id && body.approval.decision === decision) {
     return { applied: body.applied === true };
   }
+  // Recorded, and it takes more people.
+  if (status === 200 && body?.approval?.id === id && body.approval.yourVote === decision) return { applied: false };
   const refused = status >= 400 && status < 500 && typeof body?.code === 'string';
   if (!refused) return { lost: true };
   return { detail: body.approval?.status in ENDED ? null : String(body.detail) };
@@ -143,7 +151,7 @@ function details() {
     link.href = location.pathname;
     return [line(link, ' to see where this approval stands.')];
   }
-  if (!(state in ENDED) && state !== 'elsewhere') return [];
+  if (!(state in ENDED) && state !== 'elsewhere') return isShared(record) ? tally(line) : [];
   const at = record.resolvedAtMs ? clock(record.resolvedAtMs) : '';
   if (record.terminalReason !== 'user') return [line(WHY[record.terminalReason] ?? 'It ended without an answer.', ` ${at}`)];
   const lines = [line('By ', ...verbatim(record.resolver?.label ?? 'a reviewer'), `, ${at}`,
@@ -151,6 +159,19 @@ function details() {
   const said = record.votes.at(-1)?.reason;
   if (said) lines.push(element('p', 'said verbatim', ...verbatim(said)));
   return lines;
+}
+
+/** How far several people have come, each by name. */
+function tally(line) {
+  const allowed = record.votes.filter((vote) => vote.decision !== 'deny').length;
+  const { approvals, denials } = record.requirement;
+  const denied = record.votes.length - allowed;
+  const said = (vote) => (vote.decision === 'deny' ? ' said no' : ' said yes');
+  return [
+    line(`${allowed} of ${approvals} people have allowed it`, denials > 1 ? `, ${denied} of ${denials} have denied it.` : '.'),
+    ...record.votes.map((vote) => line(...verbatim(vote.voter.label), said(vote), `, ${clock(vote.atMs)}`,
+      ...(vote.reason ? [': ', ...verbatim(vote.reason)] : []))),
+  ];
 }
 
 /** After an allow: claimed and executed are shown as they become facts. */
@@ -164,6 +185,12 @@ function progress() {
   const away = cutOff ? [element('div', 'detail', 'The gateway does not answer: what happened since is not known here.')] : [];
   switch (executionOf(record)) {
     case null: return [];
+    case 'revoked': {
+      const { by, atMs, reason: why } = record.revocation;
+      const end = step('failed', 'Taken back by ', ...verbatim(by.label), `, ${clock(atMs)}: nothing runs`);
+      if (why) end.append(element('div', 'detail verbatim', ...verbatim(why)));
+      return [end];
+    }
     case 'waiting': return [step('next', 'Waiting for the agent to pick it up', ...away)];
     case 'claimed': return [step('done', `Picked up ${clock(claim.atMs)}`), step('next', 'Running', ...away)];
   }
@@ -207,10 +234,10 @@ function controls() {
   const open = state === 'pending';
   // The status may be far above the buttons: what they wait for is also said beside them.
   now.textContent = ['resolving', 'connection-error'].includes(state) ? title() : '';
-  deny.disabled = !open;
+  deny.disabled = !open || record.yourVote === 'deny';
   reason.disabled = !open && state !== 'loading';
   if (!allow) return;
-  allow.disabled = !open || !endSeen;
+  allow.disabled = !open || !endSeen || Boolean(record.yourVote);
   hint.hidden = endSeen || (!open && state !== 'loading');
 }
 
@@ -235,7 +262,8 @@ async function follow() {
   let failures = 0;
   let isFirst = true;
   while (mine === generation && isVisible()) {
-    const wait = !isFirst && record.status === 'pending';
+    // A wait ends with the request; answers on the way there are read.
+    const wait = !isFirst && record.status === 'pending' && !isShared(record);
     inflight = new AbortController();
     const reply = await (wait
       ? call(`${path}/wait?timeoutMs=${WAIT_MS}`, {}, WAIT_MS + REPLY_MS, inflight.signal)
@@ -250,7 +278,7 @@ async function follow() {
       cutOff = false;
       accept(reply.body);
       if (!mayChange(record)) return;
-      await sleep(record.status === 'pending' ? PAUSE_MS : FOLLOW_MS);
+      await sleep(record.status === 'pending' && wait ? PAUSE_MS : FOLLOW_MS);
     } else {
       // An end that was read stays true without a connection; an open question does not stay open.
       cutOff = true;
@@ -266,8 +294,9 @@ function accept(next) {
   const outcome = stateOf(record, sent, watched);
   if (outcome !== 'pending') return void show(outcome);
   watched = true;
-  if (state === 'pending' || state === 'loading') return;
-  if (sent?.lost.has(sent.decision)) note.textContent = 'Your answer has not been recorded. Please answer again.';
+  if (state === 'pending' || state === 'loading') return void show(state);
+  if (record.yourVote === sent?.decision) note.textContent = 'Your answer is recorded. It takes more people.';
+  else if (sent?.lost.has(sent.decision)) note.textContent = 'Your answer has not been recorded. Please answer again.';
   arm();
 }
 

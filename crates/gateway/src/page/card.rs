@@ -65,6 +65,12 @@ fn about(approval: &Approval, now_ms: i64) -> Markup {
                     @if let Some(task) = &source.task_id { div.quiet { "task " (verbatim(task)) } }
                 }
             }
+            @if let Some(takes) = what_it_takes(approval) {
+                div {
+                    dt { "What it takes" }
+                    dd { (takes) }
+                }
+            }
             div {
                 dt { "Why it stopped" }
                 dd { (why_it_stopped(approval.kind)) }
@@ -80,6 +86,25 @@ fn about(approval: &Approval, now_ms: i64) -> Markup {
             }
         }
     }
+}
+
+/// What it takes beyond one reviewer's answer.
+fn what_it_takes(approval: &Approval) -> Option<Markup> {
+    let required = &approval.requirement;
+    let lists = &required.reviewers;
+    if required.approvals == 1 && required.denials == 1 && lists.is_empty() {
+        return None;
+    }
+    Some(html! {
+        @if required.approvals > 1 { div { (required.approvals) " different people must allow it." } }
+        @if required.denials > 1 { div { (required.denials) " people must deny it to end it." } }
+        @for list in lists {
+            div.quiet { "reviewed by " span.verbatim { (verbatim(&list.join(", "))) } }
+        }
+        @if required.approvals > 1 && !required.requester_may_decide {
+            div.quiet { "who asked is not one of them" }
+        }
+    })
 }
 
 fn why_it_stopped(kind: Kind) -> &'static str {
@@ -240,10 +265,12 @@ fn record_json(approval: &Approval, now_ms: i64) -> String {
             "expiresAtMs": approval.expires_at_ms,
             "requirement": approval.requirement,
             "votes": approval.votes,
+            "yourVote": approval.your_vote,
             "decision": approval.decision,
             "terminalReason": approval.terminal_reason,
             "resolvedAtMs": approval.resolved_at_ms,
             "resolver": approval.resolver,
+            "revocation": approval.revocation,
             "claim": approval.claim,
             "receipt": approval.receipt,
         },

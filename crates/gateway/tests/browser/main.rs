@@ -12,3 +12,4 @@ mod looks;
 mod losing_touch;
 mod opening;
 mod reach;
+mod several;

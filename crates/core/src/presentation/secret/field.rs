@@ -20,8 +20,12 @@ struct Reader<'a, 'f> {
     found: &'f mut Vec<Span>,
     /// Where a quotation began right after an option that takes a header.
     header: Option<usize>,
+    /// Where a word began right after such an option.
+    header_word: Option<usize>,
     /// Such a quotation was never closed; another is not looked for.
     has_unclosed_header: bool,
+    /// In a comment of a shell's: how many quotations were open when it began. Its own end with its line.
+    comment: Option<usize>,
     /// `curl` has been named.
     is_curl: bool,
     /// From these places on, no such sign closes a quotation.
@@ -48,15 +52,36 @@ struct Field {
 pub(super) fn find(units: &[Unit], found: &mut Vec<Span>) {
     let unclosed = [units.len(); 2];
     let quotes = Quotes::default();
-    Reader { units, quotes, found, header: None, has_unclosed_header: false, is_curl: false, unclosed }
-        .read();
+    Reader {
+        units,
+        quotes,
+        found,
+        header: None,
+        header_word: None,
+        has_unclosed_header: false,
+        comment: None,
+        is_curl: false,
+        unclosed,
+    }
+    .read();
 }
 
 impl Reader<'_, '_> {
     fn read(&mut self) {
         let mut at = 0;
         while let Some(&unit) = self.units.get(at) {
+            self.comment = self.comment.filter(|&depth| depth <= self.quotes.depth());
             at = match unit.c {
+                b'#' if unit.raw && self.begins_word(at) => {
+                    self.comment = self.comment.or(Some(self.quotes.depth()));
+                    at + 1
+                }
+                b'\n' => {
+                    if let Some(depth) = self.comment.take() {
+                        self.quotes.leave_comment(depth);
+                    }
+                    at + 1
+                }
                 b'\\' | b'"' | b'\'' if unit.raw => self.sign(at),
                 b'$' if unit.raw && self.is_raw(at + 1, b'(') => {
                     self.quotes.pass_bracket(b'(', true);
@@ -77,6 +102,11 @@ impl Reader<'_, '_> {
 
     fn is_raw(&self, at: usize, c: u8) -> bool {
         self.units.get(at).is_some_and(|unit| unit.is_raw(c))
+    }
+
+    /// Whether a word of a shell's can begin here, in a text of its own too.
+    fn begins_word(&self, at: usize) -> bool {
+        at == 0 || b" \t\n;|&()<>`\"'[,".contains(&self.units[at - 1].c)
     }
 
     fn blanks(&self, at: usize) -> usize {
@@ -108,6 +138,7 @@ impl Reader<'_, '_> {
                 self.units[end..].iter().take_while(|unit| unit.is_blank() || unit.is_raw(b'=')).count();
             let sign =
                 sign_at(self.units, end + skipped).filter(|&sign| self.quotes.role(sign) == Role::Opens);
+            self.header_word = Some(end + skipped);
             self.header = sign.map(|sign| sign.after);
         }
         let is_login = self.is_curl && LOGIN_OPTIONS.contains(&name.as_str());
@@ -130,7 +161,11 @@ impl Reader<'_, '_> {
         let is_bare = at == end;
         let blanks = self.blanks(at);
         let Some((value, sign)) = self.separator(at + blanks) else {
-            let is_option = name.starts_with('-') && is_bare && blanks > 0 && !is_switch(&name);
+            let is_option = self.begins_word(start)
+                && name.starts_with('-')
+                && is_bare
+                && blanks > 0
+                && !is_switch(&name);
             if is_option && !is_option_at(self.units, at + blanks) {
                 at = self.value(at + blanks, field);
             }
@@ -145,8 +180,12 @@ impl Reader<'_, '_> {
             // The working directory, not a password.
             return value;
         }
+        if sign == b':' && gap > 0 && before == Some(b'=') && self.header_word != Some(start) {
+            // Nor is `a=Cookie: rm`: to a shell, a command follows.
+            return value;
+        }
         field.is_loose = sign == b':' || blanks > 0;
-        field.is_header = sign == b':' && self.header == Some(start) && !self.has_unclosed_header;
+        field.is_header = is_bare && sign == b':' && self.header == Some(start) && !self.has_unclosed_header;
         self.value(value + gap, field)
     }
 
@@ -292,6 +331,10 @@ impl Reader<'_, '_> {
             if has_commands && self.is_command(at) {
                 return Some((at, at));
             }
+            if self.comment.is_some() && self.units[at].c == b'\n' {
+                self.quotes.forget();
+                return None;
+            }
             match sign_at(self.units, at) {
                 None => at += backslashes(self.units, at).max(1),
                 Some(closing) if self.quotes.role(closing) == Role::Closes => {
@@ -315,7 +358,7 @@ impl Reader<'_, '_> {
     /// A header that fills the quotation it stands in. Nothing if that is never closed.
     fn header_value(&mut self, start: usize) -> Option<usize> {
         let mut at = start;
-        while at < self.units.len() && !self.is_command(at) {
+        while at < self.units.len() && self.units[at].c != b'\n' && !self.is_command(at) {
             match sign_at(self.units, at) {
                 Some(sign) if self.quotes.role(sign) == Role::Closes => break,
                 Some(sign) => at = sign.after,
@@ -382,7 +425,10 @@ impl Reader<'_, '_> {
         let is_credential = |unit: &Unit| unit.c.is_ascii_alphanumeric() || b"._~+/=".contains(&unit.c);
         let length = self.units[next..].iter().take_while(|unit| !unit.is_blank()).count();
         let has_more = next > end && self.units.get(next).is_some_and(is_credential);
-        if !has_more || spelt(&self.units[next..next + length]).contains("://") {
+        let after = &self.units[next..next + length];
+        // To a shell, what comes after `x=Bearer` is a command.
+        let is_command = !field.is_loose && value::is_like_a_program(after);
+        if !has_more || is_command || spelt(after).contains("://") {
             return end;
         }
         self.credentials(next, field)

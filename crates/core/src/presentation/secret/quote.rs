@@ -12,7 +12,7 @@ const ESCAPES: usize = 15;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Open {
     /// A quotation, whose sign stood behind that many backslashes.
-    Quote { sign: u8, escapes: usize },
+    Quote { sign: u8, escapes: usize, is_ansi: bool },
     /// `$(`: quotations begin anew in it.
     Group,
 }
@@ -22,6 +22,8 @@ enum Open {
 pub(super) struct Sign {
     sign: u8,
     escapes: usize,
+    /// `$'`: in such a quotation a backslash keeps the sign from closing.
+    is_ansi: bool,
     /// The place after it.
     pub(super) after: usize,
 }
@@ -48,7 +50,8 @@ pub(super) fn backslashes(units: &[Unit], at: usize) -> usize {
 pub(super) fn sign_at(units: &[Unit], at: usize) -> Option<Sign> {
     let escapes = backslashes(units, at);
     let unit = units.get(at + escapes).filter(|unit| unit.is_raw(b'"') || unit.is_raw(b'\''))?;
-    Some(Sign { sign: unit.c, escapes, after: at + escapes + 1 })
+    let is_ansi = unit.c == b'\'' && escapes == 0 && at > 0 && units[at - 1].is_raw(b'$');
+    Some(Sign { sign: unit.c, escapes, is_ansi, after: at + escapes + 1 })
 }
 
 impl Sign {
@@ -59,13 +62,13 @@ impl Sign {
 
     /// Whether it ends the quotation that `open` began.
     fn ends(self, open: Open) -> bool {
-        let Open::Quote { sign, escapes } = open else {
+        let Open::Quote { sign, escapes, is_ansi } = open else {
             return false;
         };
-        // No backslash keeps a single quotation sign from closing.
+        // No backslash keeps an ordinary single quotation sign from closing.
         let is_level = self.escapes == escapes
             || (self.escapes > escapes && (self.escapes - escapes).is_multiple_of(2 * (escapes + 1)));
-        sign == self.sign && (sign == b'\'' || is_level)
+        sign == self.sign && (is_level || (sign == b'\'' && !is_ansi))
     }
 }
 
@@ -77,7 +80,7 @@ impl Quotes {
             return Role::Closes;
         }
         let is_nested =
-            |open: &Open| matches!(open, Open::Quote { sign: b'"', escapes } if *escapes < sign.escapes);
+            |open: &Open| matches!(open, Open::Quote { sign: b'"', escapes, .. } if *escapes < sign.escapes);
         let is_escaped = !sign.escapes.is_multiple_of(2);
         let is_nested = is_escaped && sign.escapes <= ESCAPES && here.iter().any(is_nested);
         // An escaped sign quotes only for whoever reads what an outer quotation holds.
@@ -93,7 +96,8 @@ impl Quotes {
         match role {
             Role::Opens => {
                 let escapes = if sign.escapes.is_multiple_of(2) { 0 } else { sign.escapes };
-                self.0.push(Open::Quote { sign: sign.sign, escapes });
+                let is_ansi = sign.is_ansi && !self.is_double();
+                self.0.push(Open::Quote { sign: sign.sign, escapes, is_ansi });
             }
             Role::Closes => {
                 let here = self.0.len() - self.here().len();
@@ -129,6 +133,16 @@ impl Quotes {
     /// Leaves the innermost quotation: it is none, or one round it ends here.
     pub(super) fn forget(&mut self) {
         self.0.pop();
+    }
+
+    /// How many are open.
+    pub(super) fn depth(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Forgets all but the outermost ones: what opened since then was in a comment.
+    pub(super) fn leave_comment(&mut self, depth: usize) {
+        self.0.truncate(depth);
     }
 
     /// Whether a shell that reads the text takes `$(` and backticks in a quotation of this sign for what they are.

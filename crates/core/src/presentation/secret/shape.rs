@@ -2,6 +2,8 @@
 //!
 //! Owns the list of shapes. A secret that only its name gives away is `field`'s.
 
+use std::ops::Range;
+
 use super::Span;
 use super::bare::{SPACE, Unit};
 
@@ -165,9 +167,9 @@ fn bearers(units: &[Unit], found: &mut Vec<Span>) {
         let length = units[start..].iter().take_while(is_part).count();
         let word = &units[start..start + length];
         let spelt = super::bare::spelt(word).trim_end_matches(['.', '/']).to_ascii_lowercase();
-        let is_prose = six[0].c == b'b'
-            && length < 16
-            && word.iter().all(|unit| !unit.c.is_ascii_digit() && !unit.c.is_ascii_uppercase());
+        // To a shell, what comes after `x=Bearer` is a command.
+        let is_assigned = at > 0 && units[at - 1].raw && !b" \t\n\"',(>".contains(&units[at - 1].c);
+        let is_prose = (six[0].c == b'b' || is_assigned) && super::value::is_like_a_program(word);
         if length > 0 && !is_prose && !PROSE.contains(&spelt.as_str()) {
             found.push(Span::of(word));
         }
@@ -215,7 +217,10 @@ fn logins(units: &[Unit], found: &mut Vec<Span>) {
                 None if names_a_user(&units[..at - 3]) => &[],
                 None => login,
             };
-            found.extend(Span::unless_open(secret));
+            // A shell that reads it unquoted ends the word there.
+            let ends = |unit: &Unit| unit.raw && b";|&()$".contains(&unit.c);
+            let length = secret.iter().position(ends).unwrap_or(secret.len());
+            found.extend(Span::unless_open(&secret[..length]));
         }
         at += length.max(1);
     }
@@ -227,6 +232,9 @@ fn names_a_user(before: &[Unit]) -> bool {
     let scheme = super::bare::spelt(&before[before.len() - length..]).to_ascii_lowercase();
     USERS.contains(&scheme.as_str())
 }
+
+/// Fewest characters of a line of a private key that is not its last.
+const KEY_LINE: usize = 32;
 
 /// What stands between the first and the last line of a private key. The lines themselves stay.
 fn private_keys(units: &[Unit], found: &mut Vec<Span>) {
@@ -250,15 +258,43 @@ fn private_keys(units: &[Unit], found: &mut Vec<Span>) {
         while at < units.len() && is_key(units[at].c) && !starts(units, at, "-----") {
             at += 1;
         }
-        let inner = &units[start..at];
-        let skipped = inner.iter().take_while(|unit| unit.c == b'\n').count();
-        let kept = inner[skipped..].iter().rev().take_while(|unit| unit.c == b'\n').count();
-        let mut span = Span::unless_open(&inner[skipped..inner.len() - kept]);
-        // Line breaks belong to it; a space after anything but the colon of a header does not.
-        let parts = |two: &[Unit]| two[1].c == b' ' && !matches!(two[0].c, b':' | b',' | b'\n' | b' ');
-        span.iter_mut().for_each(|span| span.is_odd = inner.windows(2).any(parts));
-        found.extend(span);
+        let is_whole = starts(units, at, "-----END ");
+        found.extend(key_lines(&units[start..at], is_whole));
     }
+}
+
+/// The lines of a private key that are its own. Without an end they must be as long as those of a key are; a line of several
+/// words is a line of something else.
+fn key_lines(inner: &[Unit], is_whole: bool) -> Option<Span> {
+    let is_break = |unit: &Unit| unit.c == b'\n' || unit.is_raw(b'\\');
+    // In a text that is itself quoted, a line break is `\n`.
+    let is_margin = |(at, unit): (usize, &Unit)| {
+        is_break(unit) || unit.is_blank() || (at > 0 && unit.c == b'n' && inner[at - 1].is_raw(b'\\'))
+    };
+    let mut lines = Vec::new();
+    let mut at = 0;
+    for line in inner.split(is_break) {
+        let skipped = (at..at + line.len()).take_while(|&at| is_margin((at, &inner[at]))).count();
+        let blank = (at + skipped..at + line.len()).rev().take_while(|&at| inner[at].is_blank()).count();
+        lines.push(at + skipped..(at + line.len() - blank).max(at + skipped));
+        at += line.len() + 1;
+    }
+    lines.retain(|line| !line.is_empty());
+    let is_header = |line: &Range<usize>| inner[line.clone()].iter().any(|unit| unit.c == b':');
+    let headers = if is_whole { lines.iter().take_while(|line| is_header(line)).count() } else { 0 };
+    let is_own =
+        |line: &&Range<usize>| !inner[(*line).clone()].iter().any(|unit| unit.is_blank() || unit.c == b':');
+    let mut own = headers + lines[headers..].iter().take_while(is_own).count();
+    let is_long = |line: &&Range<usize>| line.len() >= KEY_LINE;
+    if !is_whole || own < lines.len() {
+        own = headers + lines[headers..own].iter().take_while(is_long).count();
+    }
+    let last = lines[..own].last()?;
+    let span = Span::unless_open(&inner[lines[0].start..last.end])?;
+    // Every line of a key but the last one is full, and no key is shorter than two lines.
+    let is_full = lines[headers..own.max(headers + 1) - 1].iter().all(|line| line.len() >= KEY_LINE);
+    let length: usize = lines[headers..own].iter().map(Range::len).sum();
+    Some(Span { is_odd: !is_full || length < 2 * KEY_LINE, ..span })
 }
 
 fn is_key(c: u8) -> bool {

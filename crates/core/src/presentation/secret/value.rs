@@ -69,6 +69,11 @@ pub(super) fn without_scheme(value: &[Unit]) -> &[Unit] {
     if is_scheme(&value[..word]) { &value[word + blanks..] } else { value }
 }
 
+/// Whether it could as well be the name of a program: short, in small letters throughout.
+pub(super) fn is_like_a_program(word: &[Unit]) -> bool {
+    word.len() < 16 && word.iter().all(|unit| !unit.c.is_ascii_digit() && !unit.c.is_ascii_uppercase())
+}
+
 /// Whether it is one of the words that say nothing.
 pub(super) fn is_plain(value: &[Unit]) -> bool {
     value.len() <= 20 && PLAIN.contains(&spelt(value).to_ascii_lowercase().as_str())

@@ -58,6 +58,14 @@ fn a_secret_is_masked_and_the_rest_stays_readable() {
             "-----BEGIN RSA PRIVATE KEY-----\nMIIE\nabc=\n-----END RSA PRIVATE KEY-----\nx",
             "-----BEGIN RSA PRIVATE KEY-----\n***\n-----END RSA PRIVATE KEY-----\nx",
         ),
+        (
+            "key: |\n  -----BEGIN PRIVATE KEY-----\n  MIIE\n  -----END PRIVATE KEY-----\nx",
+            "key: |\n  -----BEGIN PRIVATE KEY-----\n  ***\n  -----END PRIVATE KEY-----\nx",
+        ),
+        (
+            r#"{"k":"-----BEGIN PRIVATE KEY-----\nMIIE\nabc=\n-----END PRIVATE KEY-----\n"}"#,
+            r#"{"k":"-----BEGIN PRIVATE KEY-----\n***\n-----END PRIVATE KEY-----\n"}"#,
+        ),
         ("to\u{200B}ken=a\u{202E}b\u{2060}c d", "to\u{200B}ken=*** d"),
         ("password = get_password(\"db\")", "password = get_password(\"db\")"),
         ("token = os.environ[\"TOKEN\"]", "token = os.environ[\"TOKEN\"]"),
@@ -190,6 +198,19 @@ fn a_mask_never_hides_what_a_shell_would_run() {
         "--token $(rm -rf /)",
         "--no-auth rm -rf /",
         "-H 'Authorization: x\nrm -rf /",
+        "# -H \"Authorization: \nrm -rf /\n`\"",
+        "# it's\nx 'password='; rm -rf /; echo 'y'",
+        "# password='\nrm -rf /\n'",
+        "echo $'\\'' 'password='; rm -rf /; echo 'x'",
+        "-----BEGIN PRIVATE KEY-----\nrm -rf /\n",
+        "-----BEGIN PRIVATE KEY-----\nrm -rf /\n-----END PRIVATE KEY-----",
+        "http://u:|rm -rf /;@host",
+        "token=Bearer rm -rf /",
+        "token={Bearer rm -rf /",
+        "password=http://u:Bearer rm -rf /",
+        "x=y:--token rm -rf /",
+        "echo -H \"password\":x; rm -rf /; echo \"\"",
+        "a=Cookie: rm -rf /",
     ];
     for line in lines {
         assert!(mask(line).contains("rm -rf /"), "{line} -> {}", mask(line));
@@ -201,10 +222,10 @@ fn a_hidden_text_that_could_be_more_than_a_word_is_flagged() {
     let odd = "a hidden secret holds spaces or shell syntax: what it would do cannot be seen here";
     assert_eq!(flags("password='x; y'"), [HIDDEN, odd]);
     assert_eq!(flags("password=xy"), [HIDDEN]);
-    assert_eq!(
-        flags("-----BEGIN PRIVATE KEY-----\nMIIE\nabc=\n-----END PRIVATE KEY-----"),
-        [HIDDEN, "4 lines"]
-    );
+    let key =
+        |lines: &str| flags(&format!("-----BEGIN PRIVATE KEY-----\n{lines}\n-----END PRIVATE KEY-----"));
+    assert_eq!(key(&format!("{0}\n{0}\nabc=", "Mb4".repeat(21))), [HIDDEN, "5 lines"]);
+    assert_eq!(key("reboot"), [HIDDEN, odd, "3 lines"]);
     assert_eq!(flags("no secret"), [""; 0]);
     assert_eq!(
         flags("curl -H 'Cookie: a=b; c=d' https://x"),
@@ -351,6 +372,8 @@ const POSITIONS: &[&str] = &[
     "curl --header 'X-Api-Key: @' https://x",
     "curl -H 'Cookie: a=1; s=@' https://x",
     "curl --oauth2-bearer @ https://x",
+    "--header=X-Api-Key: @",
+    "--header=Authorization: Bearer @",
     "curl -u bob:@ https://x",
     "Authorization: Bearer @",
     "Authorization: Digest username=bob, response=@",
