@@ -3,8 +3,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod beyond;
 mod foreign;
 mod normal;
+mod ours;
 mod probe;
 mod recording;
 mod schema;

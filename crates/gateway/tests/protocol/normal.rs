@@ -83,13 +83,13 @@ fn ranked(pairs: &Value) -> Value {
     numbered.collect()
 }
 
-/// A text in which every id is a word: UUIDs, approval ids, and hashes of 32 bytes in hex.
+/// A text in which every id is a word: UUIDs, minted ids, and hashes of 32 bytes in hex.
 fn without_ids(text: &str) -> String {
     let mut rest = text;
     let mut out = String::new();
     while let Some(first) = rest.chars().next() {
         let found =
-            [(uuid_length(rest), "<id>"), (approval_length(rest), "<id>"), (hash_length(rest), "<device>")];
+            [(uuid_length(rest), "<id>"), (minted_length(rest), "<id>"), (hash_length(rest), "<device>")];
         let (length, word) = found.into_iter().find(|(length, _)| *length > 0).unwrap_or((0, ""));
         if length > 0 {
             out.push_str(word);
@@ -124,9 +124,10 @@ fn uuid_length(text: &str) -> usize {
     at
 }
 
-fn approval_length(text: &str) -> usize {
-    let after = text.strip_prefix("apr_").map_or(0, hex_run);
-    if after >= 32 { "apr_".len() + 32 } else { 0 }
+fn minted_length(text: &str) -> usize {
+    let rests = ["apr_", "pair_"].into_iter().filter_map(|prefix| text.strip_prefix(prefix));
+    let minted = rests.filter(|rest| hex_run(rest) >= 32).map(|rest| text.len() - rest.len() + 32);
+    minted.max().unwrap_or(0)
 }
 
 fn hash_length(text: &str) -> usize {

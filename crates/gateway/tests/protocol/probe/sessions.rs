@@ -84,17 +84,21 @@ impl Probe<'_> {
     }
 
     async fn plugin_bounds(&mut self, admin: &Client) {
+        // In two phases, so that a gateway that takes one of them answers at once as well.
+        let request = |title: String, timeout_ms: i64| {
+            json!({
+                "title": title, "description": "d", "timeoutMs": timeout_ms, "twoPhase": true,
+            })
+        };
         let requests = [
-            ("plugin bad title 81", json!({ "title": "x".repeat(81), "description": "d" })),
-            ("plugin timeout 600001", json!({ "title": "x", "description": "d", "timeoutMs": 600_001 })),
-            (
-                "plugin title expands past 80 after escape",
-                json!({ "title": "\u{200b}".repeat(20), "description": "d" }),
-            ),
+            ("plugin bad title 81", request("x".repeat(81), 60_000)),
+            ("plugin timeout 600001", request("x".to_owned(), 600_001)),
+            ("plugin title expands past 80 after escape", request("\u{200b}".repeat(20), 60_000)),
         ];
         for (name, request) in requests {
             let asked = admin.call("plugin.approval.request", &request).await;
-            self.record(name, asked.error.unwrap_or(Value::Null));
+            // One that is taken stays pending: the history that comes next is of what has ended.
+            self.record(name, asked.outcome());
         }
     }
 

@@ -1,0 +1,158 @@
+//! What `docs/protocol.md` says of ours where the recording has no case.
+
+use std::time::Duration;
+
+use holdgate_core::Principal;
+use holdgate_core::principal::PrincipalKind;
+use holdgate_gateway::credential_hash;
+use holdgate_store::{Op, Store};
+use holdgate_testkit::gateway::{Persona, TestGateway};
+use holdgate_testkit::v4::{Auth, Client, Connect, Identity, Reply, Trace};
+use serde_json::{Value, json};
+
+const APPROVER: [&str; 2] = ["operator.read", "operator.approvals"];
+
+async fn dial(gateway: &TestGateway, connect: Connect) -> Client {
+    let connected = Client::connect(&gateway.ws_url(), &connect, &Trace::default()).await;
+    connected.unwrap_or_else(|refused| panic!("{} was refused: {refused:?}", connect.name))
+}
+
+/// A paired device of this name, with approval events.
+async fn reviewer(gateway: &TestGateway, name: &str) -> Client {
+    let shared = Auth::token(gateway.shared_token());
+    let device = Connect { display_name: Some(format!("{name}'s phone")), ..Connect::new(name, shared) };
+    dial(gateway, device.device().approvals().scopes(&APPROVER)).await
+}
+
+async fn agent(gateway: &TestGateway) -> Client {
+    let agent = Connect::new("agent", Auth::token(Persona::Agent.name()));
+    dial(gateway, agent.client("gateway-client", "backend").scopes(&["operator.admin"])).await
+}
+
+fn command(more: Value) -> Value {
+    let mut request = json!({ "command": "echo hi", "host": "gateway", "twoPhase": true });
+    for (name, value) in more.as_object().unwrap() {
+        request[name] = value.clone();
+    }
+    request
+}
+
+async fn ask(by: &Client, more: Value) -> String {
+    let asked = by.call("exec.approval.request", &command(more)).await;
+    assert_eq!(asked.at("/status"), "accepted", "{asked:?}");
+    asked.at("/id").as_str().unwrap().to_owned()
+}
+
+async fn get(by: &Client, id: &str) -> Reply {
+    by.call("approval.get", &json!({ "id": id })).await
+}
+
+#[tokio::test]
+async fn a_request_that_nobody_can_answer_is_accepted_and_then_denied() {
+    let gateway = TestGateway::start_for_v4().await;
+    let agent = agent(&gateway).await;
+    let call = agent.start_final("exec.approval.request", &command(json!({}))).await;
+    let accepted = call.accepted().await.unwrap();
+    assert_eq!(accepted["deliveryRoute"], "none");
+    let ended = call.reply().await;
+    assert_eq!(ended.at("/decision"), Value::Null);
+    let waited = agent.call("exec.approval.waitDecision", &json!({ "id": accepted["id"] })).await;
+    assert_eq!((waited.at("/decision"), waited.at("/terminalReason")), (Value::Null, json!("no-route")));
+}
+
+#[tokio::test]
+async fn a_request_without_a_route_waits_if_it_needs_none() {
+    let gateway = TestGateway::start_for_v4().await;
+    let agent = agent(&gateway).await;
+    let id = ask(&agent, json!({ "requireDeliveryRoute": false })).await;
+    // Whoever comes later finds it.
+    let late = reviewer(&gateway, "late").await;
+    assert_eq!(get(&late, &id).await.at("/approval/status"), "pending");
+    let listed = late.call("exec.approval.list", &json!({})).await;
+    assert_eq!(listed.at("/0/id"), json!(id));
+}
+
+#[tokio::test]
+async fn both_families_of_methods_record_who_answered() {
+    let gateway = TestGateway::start_for_v4().await;
+    let (ann, agent) = (reviewer(&gateway, "ann").await, agent(&gateway).await);
+    let mut resolvers = Vec::new();
+    for (method, kind) in [("approval.resolve", Some("exec")), ("exec.approval.resolve", None)] {
+        let id = ask(&agent, json!({})).await;
+        let mut answer = json!({ "id": id, "decision": "deny" });
+        if let Some(kind) = kind {
+            answer["kind"] = json!(kind);
+        }
+        assert!(ann.call(method, &answer).await.ok);
+        resolvers.push(get(&ann, &id).await.at("/approval/resolver"));
+    }
+    let expected = json!({ "kind": "device", "id": "ann's phone" });
+    assert_eq!(resolvers, [expected.clone(), expected]);
+}
+
+#[tokio::test]
+async fn a_device_that_is_no_listed_reviewer_knows_of_nothing() {
+    let gateway = TestGateway::start_for_v4().await;
+    let id = "runtime".parse().unwrap();
+    let principal = Principal::new(id, PrincipalKind::Runtime, "runtime");
+    let op = Op::PutCredential { hash: credential_hash("runtime-token"), principal, recovers: false };
+    gateway.store.execute(op).await.unwrap();
+    let runtime = Connect::new("runtime", Auth::token("runtime-token")).client("gateway-client", "backend");
+    let runtime = dial(&gateway, runtime.scopes(&APPROVER)).await;
+    let (ann, bob) = (reviewer(&gateway, "ann").await, reviewer(&gateway, "bob").await);
+
+    let key = "agent:main:secret";
+    let follow = json!({ "key": key, "includeApprovals": true });
+    assert!(bob.call("sessions.messages.subscribe", &follow).await.ok);
+    let listed = [Identity::named("ann").device_id()];
+    let id = ask(&runtime, json!({ "approvalReviewerDeviceIds": listed, "sessionKey": key })).await;
+
+    let absent = get(&bob, "nope").await;
+    assert_eq!(get(&bob, &id).await, absent);
+    let answer = |decision: &str| json!({ "id": id, "kind": "exec", "decision": decision });
+    assert_eq!(bob.call("approval.resolve", &answer("deny")).await.error, absent.error);
+    assert_eq!(bob.call("exec.approval.list", &json!({})).await.payload, Some(json!([])));
+    let replay = bob.call("sessions.messages.subscribe", &follow).await;
+    assert_eq!(replay.at("/approvalReplay/approvals"), json!([]));
+
+    assert_eq!(ann.call("approval.resolve", &answer("deny")).await.at("/applied"), true);
+    ann.event(|event| event["event"] == "exec.approval.resolved").await.unwrap();
+    assert_eq!(ann.call("approval.history", &json!({})).await.at("/items/0/id"), json!(id));
+    assert_eq!(bob.call("approval.history", &json!({})).await.at("/items"), json!([]));
+    assert_eq!(get(&bob, &id).await, absent);
+    let heard =
+        bob.event_within(Duration::from_millis(100), |event| event["event"] != "connect.challenge").await;
+    assert_eq!(heard, None);
+}
+
+#[tokio::test]
+async fn an_agent_asks_and_never_answers_whatever_it_asks_to_be() {
+    let gateway = TestGateway::start_for_v4().await;
+    let (ann, agent) = (reviewer(&gateway, "ann").await, agent(&gateway).await);
+    assert_eq!(agent.hello()["auth"]["scopes"], json!(["approvals.request"]));
+    let id = ask(&agent, json!({})).await;
+    for (method, params) in [
+        ("approval.resolve", json!({ "id": id, "kind": "exec", "decision": "allow-once" })),
+        ("exec.approval.resolve", json!({ "id": id, "decision": "allow-once" })),
+    ] {
+        let answered = agent.call(method, &params).await;
+        assert!(!answered.ok, "{method}: {answered:?}");
+    }
+    assert_eq!(get(&ann, &id).await.at("/approval/status"), "pending");
+    let allow = json!({ "id": id, "kind": "exec", "decision": "allow-once" });
+    assert_eq!(ann.call("approval.resolve", &allow).await.at("/applied"), true);
+    let waited = agent.call("exec.approval.waitDecision", &json!({ "id": id })).await;
+    assert_eq!(waited.at("/decision"), "allow-once");
+}
+
+#[tokio::test]
+async fn waiting_works_as_long_as_the_record_is_kept() {
+    let gateway = TestGateway::start_for_v4().await;
+    let (ann, agent) = (reviewer(&gateway, "ann").await, agent(&gateway).await);
+    let id = ask(&agent, json!({})).await;
+    assert!(ann.call("exec.approval.resolve", &json!({ "id": id, "decision": "deny" })).await.ok);
+    let gateway = gateway.restart().await;
+    let again = self::agent(&gateway).await;
+    let waited = again.call("exec.approval.waitDecision", &json!({ "id": id })).await;
+    assert_eq!((waited.at("/decision"), waited.at("/terminalReason")), (json!("deny"), json!("user")));
+}
