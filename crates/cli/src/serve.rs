@@ -42,7 +42,7 @@ pub struct Arguments {
     /// The configuration, instead of holdgate.toml in the home; what is said here wins over it
     #[arg(long, value_name = "PATH")]
     pub config: Option<PathBuf>,
-    /// The address that reviewers and agents use, like https://gate.example or https://example.com/gate
+    /// The address that reviewers and agents use, with its base path if it has one: `https://example.com/gate`
     #[arg(long, value_name = "URL", value_parser = PublicUrl::read)]
     pub public_url: Option<PublicUrl>,
     /// The certificate chain to serve with, as PEM
