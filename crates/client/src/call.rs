@@ -17,12 +17,13 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// How long an answer may take that does not wait for a person.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// Speaks HTTP to one gateway with one token.
+/// Speaks HTTP to one gateway with one token, or without.
 #[derive(Clone, Debug)]
 pub(crate) struct Http {
     client: reqwest::Client,
     base: Url,
-    authorization: HeaderValue,
+    /// None before there is a credential.
+    authorization: Option<HeaderValue>,
 }
 
 /// One request.
@@ -68,7 +69,7 @@ impl<'a> Call<'a> {
 }
 
 impl Http {
-    pub(crate) fn new(base: Url, authorization: HeaderValue) -> Result<Self, InvalidEndpoint> {
+    pub(crate) fn new(base: Url, authorization: Option<HeaderValue>) -> Result<Self, InvalidEndpoint> {
         // No redirect and no proxy: the token goes to the named gateway or nowhere.
         let client = reqwest::Client::builder()
             .no_proxy()
@@ -97,11 +98,10 @@ impl Http {
         if !call.query.is_empty() {
             url.query_pairs_mut().extend_pairs(&call.query);
         }
-        let mut request = self
-            .client
-            .request(call.method.clone(), url)
-            .header(AUTHORIZATION, self.authorization.clone())
-            .timeout(call.longest);
+        let mut request = self.client.request(call.method.clone(), url).timeout(call.longest);
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization.clone());
+        }
         if let Some(key) = call.key {
             request = request.header("idempotency-key", key);
         }

@@ -7,6 +7,7 @@
 //! For reviewers it owns two more layers: [`reviewing`], the pure rules of what a surface may show and send, and
 //! [`socket`], the WebSocket protocol and the loop that follows those rules.
 
+mod admin;
 mod append;
 mod asked;
 mod call;
@@ -18,5 +19,6 @@ mod remote;
 pub mod reviewing;
 pub mod socket;
 
+pub use admin::Stranger;
 pub use endpoint::InvalidEndpoint;
 pub use remote::Remote;

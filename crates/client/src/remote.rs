@@ -10,7 +10,8 @@ use holdgate_core::limits::WAIT_MS;
 use holdgate_wire::run::Aborted;
 use holdgate_wire::{
     AppendEvents, Appended, Approval, ApprovalPage, Cancel, Claim, CreateApproval, CreateRun, Decide,
-    Decided, JournalPage, LeaseRun, ListApprovals, ListHistory, MakeClaim, PutSession, Revoke, Problem, Run, Runtime, Settle,
+    Decided, JournalPage, LeaseRun, ListApprovals, ListHistory, MakeClaim, Problem, PutSession, Revoke, Run,
+    Runtime, Settle,
 };
 use reqwest::StatusCode;
 use serde::Deserialize;
@@ -39,7 +40,7 @@ impl Remote {
     /// # Errors
     /// Refuses a URL that is not plain HTTP to this machine, or that holds a credential; and what is no token.
     pub fn new(url: &str, token: &str) -> Result<Self, InvalidEndpoint> {
-        let http = Http::new(endpoint::parse(url)?, endpoint::bearer(token)?)?;
+        let http = Http::new(endpoint::parse(url)?, Some(endpoint::bearer(token)?))?;
         Ok(Self { http, patience: PATIENCE })
     }
 
@@ -97,7 +98,7 @@ impl Remote {
 
 /// An id that survives in a path byte for byte. What cannot names nothing: a URL drops tabs and line breaks, so that
 /// another record's name would be left.
-fn named(id: &str) -> Result<&str, Error> {
+pub(crate) fn named(id: &str) -> Result<&str, Error> {
     match id {
         "" | "." | ".." => Err(Problem::refused(&Refusal::NotFound, None).into()),
         id if id.chars().any(char::is_control) || id.trim() != id => {
@@ -109,7 +110,7 @@ fn named(id: &str) -> Result<&str, Error> {
 
 /// An answer that says no more than that it was done.
 #[derive(Deserialize)]
-struct Empty {}
+pub(crate) struct Empty {}
 
 #[derive(Deserialize)]
 struct ClaimAnswer {

@@ -1,14 +1,18 @@
 //! From a credential to an identity. Owns tokens, page sessions and their CSRF tokens; decides nothing else.
 
+use std::net::IpAddr;
+
+use holdgate_authority::administration::looks_like_a_pairing_code;
 use holdgate_authority::{Error, Local};
 use holdgate_core::{Digest, Principal};
 use holdgate_store::{Credential, mint};
 use holdgate_wire::Code;
+use holdgate_wire::admin::CompletePairing;
 
 use axum::http::HeaderMap;
 use axum::http::header::{AUTHORIZATION, COOKIE};
 
-use crate::http::App;
+use crate::http::{self, App};
 
 /// How the credentials of each kind begin, for people and secret scanners: operator, agent.
 pub const CREDENTIAL_PREFIXES: (&str, &str) = ("hgo", "hga");
@@ -64,12 +68,32 @@ pub(crate) fn csrf_token(secret: &str) -> String {
     Digest::of(format!("csrf\0{secret}").as_bytes()).to_hex()
 }
 
-/// Opens a page session for the holder of `token`; answers the `Set-Cookie` value for the origin of the request with
-/// these headers.
-pub(crate) async fn sign_in(app: &App, headers: &HeaderMap, token: &str) -> Result<String, Error> {
+/// How somebody wants to sign in to the page.
+pub(crate) enum Shown {
+    /// With a token.
+    Token(String),
+    /// With a pairing code: this browser becomes a device of that name, if it was given one.
+    Code(String, Option<String>),
+}
+
+/// Signs somebody in from an address; answers the `Set-Cookie` value for the origin of the request with these headers.
+pub(crate) async fn sign_in(
+    app: &App,
+    headers: &HeaderMap,
+    client: IpAddr,
+    shown: Shown,
+) -> Result<String, Error> {
     let service = &app.gateway.service;
-    let known = service.authenticate(Credential::Token(credential_hash(token.trim()))).await?;
-    let principal = known.ok_or_else(|| unauthenticated("That token is not known here."))?;
+    let principal = match shown {
+        Shown::Token(token) => {
+            match service.authenticate(Credential::Token(credential_hash(token.trim()))).await? {
+                Some(principal) => principal,
+                None if looks_like_a_pairing_code(&token) => pair_browser(app, client, token, None).await?,
+                None => return Err(unauthenticated("That token is not known here.")),
+            }
+        }
+        Shown::Code(code, name) => pair_browser(app, client, code, name).await?,
+    };
     if !principal.may_review() {
         return Err(Error::new(Code::NotAReviewer, "That token belongs to an agent. Agents never decide."));
     }
@@ -77,9 +101,32 @@ pub(crate) async fn sign_in(app: &App, headers: &HeaderMap, token: &str) -> Resu
         tracing::error!(%error, "no randomness");
         Error::new(Code::Unavailable, "Signing in is not possible at the moment.")
     })?;
-    service.open_page_session(credential_hash(&secret), &principal).await?;
-    let max_age = holdgate_core::limits::PAGE_SESSION_MS / 1_000;
-    Ok(app.reach.session_cookie(headers).set(&secret, max_age))
+    let lasts_ms = service.open_page_session(credential_hash(&secret), &principal).await?;
+    Ok(app.reach.session_cookie(headers).set(&secret, lasts_ms / 1_000))
+}
+
+/// Makes a browser a device. Its own credential is known to nobody: what it keeps is the session.
+async fn pair_browser(
+    app: &App,
+    client: IpAddr,
+    code: String,
+    name: Option<String>,
+) -> Result<Principal, Error> {
+    let name = name.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
+    let label = name.unwrap_or_else(|| "browser".to_owned());
+    let asked = CompletePairing { code, label, public_key: None, platform: Some("browser".to_owned()) };
+    match http::pairing::pair(app, client, asked).await {
+        Ok((_, principal)) => Ok(principal),
+        Err(error) if error.code() == Some(Code::PairingCodeInvalid) => Err(Error::new(
+            Code::PairingCodeInvalid,
+            "That pairing code is not valid. A code works once and for five minutes; ask for a new one.",
+        )),
+        Err(error) if error.code() == Some(Code::InvalidRequest) => Err(Error::new(
+            Code::InvalidRequest,
+            "That name cannot be used. Choose another, of at most 64 characters.",
+        )),
+        Err(error) => Err(error),
+    }
 }
 
 /// The secret of the page session that came with a request.

@@ -1,11 +1,13 @@
 //! The route table. What each call does is `holdgate-authority`'s; only here are HTTP's words for it.
 
+mod admin;
 mod approvals;
 mod body;
 mod caller;
 mod guard;
 mod openapi;
 mod pages;
+pub(crate) mod pairing;
 mod problem;
 mod runs;
 mod socket;
@@ -18,8 +20,8 @@ use axum::routing::{get, post};
 use tokio::sync::watch;
 
 use crate::Gateway;
-use crate::rpc::Rpc;
 use crate::reach::Reach;
+use crate::rpc::Rpc;
 
 /// What every handler may use.
 #[derive(Clone)]
@@ -56,10 +58,22 @@ pub(crate) fn app(gateway: Gateway, rpc: Rpc, reach: Arc<Reach>, stopping: watch
         .route("/v1/runs/{id}", get(runs::read))
         .route("/v1/runs/{id}/lease", post(runs::lease))
         .route("/v1/runs/{id}/events", post(runs::append).get(runs::journal))
+        .route("/v1/me", get(admin::me))
+        .route("/v1/tokens", get(admin::tokens).post(admin::create_token))
+        .route("/v1/tokens/{id}/rotate", post(admin::rotate_token))
+        .route("/v1/tokens/{id}/revoke", post(admin::revoke_token))
+        .route("/v1/devices", get(admin::devices))
+        .route("/v1/devices/{id}/revoke", post(admin::revoke_device))
+        .route("/v1/pairing", post(admin::offer_pairing))
+        .route("/v1/pairing/complete", post(pairing::complete))
+        .route("/v1/freeze", post(admin::freeze))
+        .route("/v1/thaw", post(admin::thaw))
+        .route("/v1/freezes", get(admin::freezes))
+        .route("/v1/administration", get(admin::administration))
         .route("/", get(socket::front))
         .route("/ws", get(socket::front))
         .route("/approve/{id}", get(pages::approve))
-        .route("/sign-in", post(pages::sign_in))
+        .route("/sign-in", get(pages::sign_in_form).post(pages::sign_in))
         .route("/assets/{name}", get(pages::asset))
         .route("/healthz", get(system::health))
         .route("/metrics", get(system::metrics))

@@ -4,11 +4,14 @@
 //! the page and sends it, the authority decides. Every function here is pure; agent text enters as text only.
 
 mod card;
+mod sign_in;
 #[cfg(test)]
 mod tests;
 mod text;
 
 use holdgate_wire::Approval;
+pub use sign_in::{pair_page, sign_in_page, signed_in_page};
+
 use maud::{DOCTYPE, Markup, html};
 
 /// The policy sent with every response of the page and its assets: own files only, no frame, no HTML sink.
@@ -51,37 +54,6 @@ pub fn path_of(base: &str, id: &str) -> String {
         }
     }
     path
-}
-
-/// The sign-in page of an approval, the same whether that approval exists or not. `problem` says what went wrong with
-/// the last attempt.
-pub fn sign_in_page(base: &str, id: &str, problem: Option<&str>) -> String {
-    let body = html! {
-        main id="approval" data-id=(id) data-state="sign-in" {
-            div.card {
-                div.plain {
-                    h1 { "Sign in to review" }
-                    p {
-                        "Paste the operator token. It is in the file " code { "operator.token" }
-                        " in Holdgate’s home directory on the machine that runs this gateway."
-                    }
-                    @if let Some(problem) = problem {
-                        p.problem role="alert" { (problem) }
-                    }
-                    form method="post" action={ (base) "/sign-in" } {
-                        input type="hidden" name="next" value=(path_of(base, id));
-                        div.field {
-                            label for="token" { "Operator token" }
-                            input #token type="password" name="token" required autofocus autocomplete="off"
-                                autocapitalize="none" spellcheck="false";
-                        }
-                        button.go #sign-in type="submit" { "Sign in" }
-                    }
-                }
-            }
-        }
-    };
-    document(base, "Sign in · Holdgate", &html! {}, &body)
 }
 
 /// The page for a signed-in reviewer when there is no such approval, or none that they may see: the two look alike.

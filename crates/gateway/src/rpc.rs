@@ -22,13 +22,14 @@ mod socket;
 mod stream;
 mod upgrade;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use holdgate_authority::Service;
 use holdgate_core::limits::BODY_BYTES;
 
-pub use credentials::pairing_code_hash;
+pub use holdgate_authority::administration::pairing_code_hash;
 pub use shared::SharedOperator;
 pub(crate) use upgrade::{accept, is_wanted};
 
@@ -64,5 +65,13 @@ impl Rpc {
         let started_at_ms = service.store().now().as_ms();
         let hub = Hub::new(Arc::clone(&service));
         Self { service, hub, attempts: Arc::new(Attempts::new()), shared, started_at_ms }
+    }
+
+    /// Counts a pairing code before it is looked at, on whichever way it came.
+    ///
+    /// # Errors
+    /// Too many came from this address, or in all: how long to wait.
+    pub(crate) fn may_try_a_code(&self, peer: IpAddr) -> Result<(), Duration> {
+        self.attempts.code(peer)
     }
 }

@@ -17,6 +17,7 @@ use super::App;
 use super::body::Body;
 use super::caller::{Reader, Writer};
 use super::problem::{HttpError, Id, Params, json};
+use crate::auth;
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
@@ -83,6 +84,7 @@ pub(super) struct Wait {
 pub(super) async fn wait(
     State(app): State<App>,
     Reader(caller): Reader,
+    headers: HeaderMap,
     Id(id): Id,
     Params(wait): Params<Wait>,
 ) -> Result<Response, HttpError> {
@@ -99,6 +101,8 @@ pub(super) async fn wait(
         // A gateway that stops tells waiters how things stand; they ask again and find its successor.
         () = crate::stopped(app.stopping.clone()) => caller.get(&id).await?,
     };
+    // A credential that was replaced meanwhile is told nothing any more.
+    auth::authenticate(&app, &headers).await?;
     Ok(json(if approval.is_terminal() { StatusCode::OK } else { StatusCode::ACCEPTED }, &approval))
 }
 

@@ -8,7 +8,7 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
 use super::problem::json;
-use super::{App, approvals, runs, system};
+use super::{App, admin, approvals, pairing, runs, system};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -40,6 +40,19 @@ use super::{App, approvals, runs, system};
         runs::lease,
         runs::append,
         runs::journal,
+        admin::me,
+        admin::tokens,
+        admin::create_token,
+        admin::rotate_token,
+        admin::revoke_token,
+        admin::devices,
+        admin::revoke_device,
+        admin::offer_pairing,
+        pairing::complete,
+        admin::freeze,
+        admin::thaw,
+        admin::freezes,
+        admin::administration,
         system::health,
         system::metrics,
     )

@@ -2,11 +2,12 @@
 
 use axum::Form;
 use axum::extract::{Extension, FromRequest, OriginalUri, Request, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, SET_COOKIE};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, RETRY_AFTER, SET_COOKIE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use holdgate_authority::{Authority, Error, Local};
 use holdgate_core::limits::HEAD_BYTES;
+use holdgate_core::presentation::visible;
 use holdgate_wire::{Code, Problem};
 use serde::Deserialize;
 
@@ -17,6 +18,8 @@ use crate::{auth, page};
 
 /// Where approvals are shown; one segment follows.
 const PAGE: &str = "/approve/";
+/// Where browsers sign in.
+const SIGN_IN: &str = "/sign-in";
 
 /// What stands at the gateway's own address.
 pub(super) async fn front(State(app): State<App>) -> Response {
@@ -54,6 +57,8 @@ pub(super) async fn approve(
 #[derive(Deserialize)]
 struct SignIn {
     token: Option<String>,
+    code: Option<String>,
+    device: Option<String>,
     next: Option<String>,
 }
 
@@ -68,32 +73,63 @@ pub(super) async fn sign_in(
     let base = app.reach.base_path();
     let form = match form(request).await {
         Ok(form) => form,
-        Err(problem) => return sign_in_again(base, "", &problem),
+        Err(problem) => return sign_in_again(base, &Next::Here, &problem),
     };
-    // Only ever back to an approval of this gateway: anything else would be an open redirect.
-    let next = form.next.as_deref().and_then(|next| next.strip_prefix(base)?.strip_prefix(PAGE));
-    let Some(id) = next.and_then(segment) else {
-        let detail = "This form does not name an approval. Open the link that you were sent once more.";
-        return sign_in_again(base, "", &Problem::new(Code::InvalidRequest, detail));
+    // Only ever back to a page of this gateway's own: anything else would be an open redirect.
+    let next = form.next.as_deref().and_then(|next| next.strip_prefix(base));
+    let next = match next.map(|next| (next == SIGN_IN, next.strip_prefix(PAGE).and_then(segment))) {
+        Some((true, _)) => Next::Here,
+        Some((false, Some(id))) => Next::Approval(id),
+        Some((false, None)) | None => {
+            let detail = "This form does not name an approval. Open the link that you were sent once more.";
+            return sign_in_again(base, &Next::Here, &Problem::new(Code::InvalidRequest, detail));
+        }
     };
-    let Some(token) = form.token else {
-        return sign_in_again(
-            base,
-            &id,
-            &Problem::new(Code::InvalidRequest, "The form came without a token."),
-        );
+    let shown = match (form.token, form.code) {
+        (Some(token), None) => auth::Shown::Token(token),
+        (None, Some(code)) => auth::Shown::Code(code, form.device),
+        (None, None) | (Some(_), Some(_)) => {
+            let detail = "The form came without a token or a pairing code.";
+            return sign_in_again(base, &next, &Problem::new(Code::InvalidRequest, detail));
+        }
     };
-    match auth::sign_in(&app, &headers, &token).await.map(|cookie| see(base, &id, &cookie)) {
+    match auth::sign_in(&app, &headers, client.0, shown).await.map(|cookie| see(base, &next, &cookie)) {
         Ok(Some(response)) => response,
         Err(Error::Problem(problem)) => {
             tracing::info!(client = %client.0, code = ?problem.code, "a sign-in was refused");
-            sign_in_again(base, &id, &problem)
+            sign_in_again(base, &next, &problem)
         }
         Ok(None) | Err(Error::Unreachable { .. }) => {
             let problem = Problem::new(Code::Unavailable, "Signing in is not possible at the moment.");
-            sign_in_again(base, &id, &problem)
+            sign_in_again(base, &next, &problem)
         }
     }
+}
+
+/// Where a sign-in leads.
+enum Next {
+    /// To an approval.
+    Approval(String),
+    /// To the page that says who is signed in.
+    Here,
+}
+
+impl Next {
+    fn path(&self, base: &str) -> String {
+        match self {
+            Next::Approval(id) => page::path_of(base, id),
+            Next::Here => format!("{base}{SIGN_IN}"),
+        }
+    }
+}
+
+/// Where a browser is paired that has no approval's link yet.
+pub(super) async fn sign_in_form(State(app): State<App>, headers: HeaderMap) -> Result<Response, HttpError> {
+    let base = app.reach.base_path();
+    Ok(match auth::page_reviewer(&app, &headers).await? {
+        None => html(StatusCode::OK, page::pair_page(base, None)),
+        Some(reviewer) => html(StatusCode::OK, page::signed_in_page(base, &visible(&reviewer.label))),
+    })
 }
 
 async fn form(request: Request) -> Result<SignIn, Problem> {
@@ -103,17 +139,26 @@ async fn form(request: Request) -> Result<SignIn, Problem> {
     form.map(|Form(form)| form).map_err(|_| Problem::new(Code::InvalidRequest, "The form could not be read."))
 }
 
-fn see(base: &str, id: &str, cookie: &str) -> Option<Response> {
+fn see(base: &str, next: &Next, cookie: &str) -> Option<Response> {
     let mut response = html(StatusCode::SEE_OTHER, String::new());
-    for (name, value) in [(LOCATION, page::path_of(base, id).as_str()), (SET_COOKIE, cookie)] {
+    for (name, value) in [(LOCATION, next.path(base).as_str()), (SET_COOKIE, cookie)] {
         response.headers_mut().insert(name, HeaderValue::from_str(value).ok()?);
     }
     Some(response)
 }
 
-fn sign_in_again(base: &str, id: &str, problem: &Problem) -> Response {
+fn sign_in_again(base: &str, next: &Next, problem: &Problem) -> Response {
     let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
-    html(status, page::sign_in_page(base, id, Some(&presentable(&problem.detail))))
+    let detail = presentable(&problem.detail);
+    let page = match next {
+        Next::Approval(id) => page::sign_in_page(base, id, Some(&detail)),
+        Next::Here => page::pair_page(base, Some(&detail)),
+    };
+    let mut response = html(status, page);
+    if let Some(ms) = problem.retry_after_ms {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(ms.max(0) / 1_000 + 1));
+    }
+    response
 }
 
 /// The page's script, style and mark.

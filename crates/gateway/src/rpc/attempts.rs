@@ -19,13 +19,13 @@ const FAILED_A_MINUTE: u32 = 60;
 /// The same of all addresses together.
 const FAILED_IN_ALL_BURST: u32 = 400;
 const FAILED_IN_ALL_A_MINUTE: u32 = 2_400;
-/// Pairing codes, right or wrong.
+/// Pairing codes, right or wrong: no minute sees more than ten.
 const CODES_BURST: u32 = 5;
-const CODES_A_MINUTE: u32 = 6;
-/// The same of all addresses together. A code has at least 40 bits and lives five minutes: at this rate a guess
+const CODES_A_MINUTE: u32 = 5;
+/// The same of all addresses together: no minute sees more than sixty. A code has at least 40 bits and lives five minutes: at this rate a guess
 /// succeeds once in a thousand million tries.
 const CODES_IN_ALL_BURST: u32 = 30;
-const CODES_IN_ALL_A_MINUTE: u32 = 60;
+const CODES_IN_ALL_A_MINUTE: u32 = 30;
 /// How many addresses are remembered before those that have been quiet are forgotten.
 const ADDRESSES: usize = 4_096;
 
@@ -78,7 +78,8 @@ impl Attempts {
     /// The address was wrong too often: how long to wait.
     pub(crate) fn may_guess(&self, peer: IpAddr) -> Result<(), Duration> {
         let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = over.get(&network(peer)).map(|until| until.saturating_duration_since(self.failed.clock.now()));
+        let left =
+            over.get(&network(peer)).map(|until| until.saturating_duration_since(self.failed.clock.now()));
         left.filter(|left| !left.is_zero()).map_or(Ok(()), Err)
     }
 
@@ -146,7 +147,8 @@ mod tests {
     #[test]
     fn many_addresses_together_have_a_limit_too() {
         let attempts = Attempts::new();
-        let refused = (0..=255).filter(|last| attempts.code(IpAddr::from([192, 0, 2, *last])).is_err()).count();
+        let refused =
+            (0..=255).filter(|last| attempts.code(IpAddr::from([192, 0, 2, *last])).is_err()).count();
         assert_eq!(refused, 256 - CODES_IN_ALL_BURST as usize);
     }
 

@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 
 use holdgate_authority::Error;
+use holdgate_authority::administration::pairing_code_hash;
 use holdgate_core::principal::PrincipalKind;
 use holdgate_core::{Digest, Principal, PrincipalId, Scopes};
 use holdgate_store::{Credential, Device, mint};
@@ -17,7 +18,8 @@ use super::{Rpc, refusals, shared};
 use crate::credential_hash;
 
 /// Scopes of the protocol that give nothing here. Operators keep them by name, because clients look for them.
-const EMPTY_SCOPES: &[&str] = &["operator.read", "operator.write", "operator.pairing", "operator.talk.secrets"];
+const EMPTY_SCOPES: &[&str] =
+    &["operator.read", "operator.write", "operator.pairing", "operator.talk.secrets"];
 /// The longest label that a device gets from what it says, in code points.
 const LABEL_CHARS: usize = 64;
 
@@ -251,12 +253,6 @@ fn admitted(
     let device = Some(principal.id.clone());
     let device_token = Some((token, rpc.service.store().now().as_ms()));
     Granted { device, device_token, ..Granted::operator(principal, &caller.connect.scopes, method, held) }
-}
-
-/// What is kept of a pairing code: of its letters and digits alone, however a person wrote them.
-pub fn pairing_code_hash(code: &str) -> Digest {
-    let typed = code.chars().filter(char::is_ascii_alphanumeric);
-    credential_hash(&typed.map(|char| char.to_ascii_uppercase()).collect::<String>())
 }
 
 fn device(proved: &Proved, caller: &Caller<'_>) -> Device {
