@@ -502,8 +502,9 @@ mod tests {
             ),
             (Some("https://g/x/"), "é%", "/x/approve/%C3%A9%25", Some("https://g/x/approve/%C3%A9%25")),
         ] {
-            assert_eq!(url_path(base, id), path);
-            assert_eq!(base.map(|base| link(base, id)).as_deref(), url);
+            let links = base.map(Links::under).unwrap_or_default();
+            assert_eq!(links.path(id), path);
+            assert_eq!(links.url(id).as_deref(), url);
         }
     }
 }

@@ -178,6 +178,8 @@ impl Approval {
                 self.vote(Vote { decision, voter: Actor::from(by), at: now, reason }, digest, bound)
             }
             Command::DenyMalformed => self.deny(TerminalReason::MalformedVerdict, by, bound, now),
+            // Only the authority knows whom it could tell.
+            Command::DenyUnrouted if by.kind != PrincipalKind::Authority => Err(Refusal::NotAReviewer),
             Command::DenyUnrouted => self.deny(TerminalReason::NoRoute, by, bound, now),
             Command::Revoke { reason } => self.revoke(reason, access, by, now),
             Command::Expire => self.expire(by, now),

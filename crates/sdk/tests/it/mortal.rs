@@ -93,6 +93,11 @@ authorities! {
     claim(id: &str, claim: MakeClaim) -> Claim;
     settle(id: &str, settle: Settle) -> Approval;
     cancel(id: &str, cancel: Cancel) -> Approval;
+    history(query: holdgate_wire::ListHistory) -> ApprovalPage;
+    revoke(id: &str, revoke: holdgate_wire::Revoke) -> Approval;
+    put_session(key: &str, session: holdgate_wire::PutSession) -> ();
+    end_runtime(epoch: &str) -> ();
+    abort_run(id: &str) -> u32;
     start_runtime() -> Runtime;
     renew_runtime(epoch: &str) -> Runtime;
     create_run(run: CreateRun) -> Run;

@@ -1,12 +1,11 @@
 //! Listeners that fall behind, and names that only this database can hold.
 
 use holdgate_core::approval::{Binding, Draft};
-use holdgate_core::requirement::Decision;
 use holdgate_core::{Approval, EpochId};
 use holdgate_store::{Notice, Op, Store};
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::stage::{Database, ask, clock, commit, populate, vote};
+use crate::stage::{Database, ask, clock, commit, populate};
 
 #[tokio::test]
 async fn who_falls_behind_is_told_so_and_reads_what_it_missed() {

@@ -22,6 +22,7 @@ const RULES: &str = "
     *                                    *                     allow                 *    *     =
     *                                    *                     always|deny           *    *     already_decided
 
+    runtime|own-runtime                  *                     unrouted              *    *     not_a_reviewer
     !runtime|own-runtime|authority       *                     malformed|unrouted    *    *     not_a_reviewer
     *                                    pending|half          malformed|unrouted    late *     expired
     *                                    pending|half          malformed|unrouted    *    gone|lost|ended cancelled

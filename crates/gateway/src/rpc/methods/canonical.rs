@@ -6,7 +6,7 @@ use holdgate_authority::{Error, Found};
 use holdgate_core::approval::Status;
 use holdgate_core::principal::PrincipalKind;
 use holdgate_core::requirement::Decision;
-use holdgate_core::{Access, Approval, Command, Kind as ApprovalKind, Time, access};
+use holdgate_core::{Approval, Command, Kind as ApprovalKind, Time, access};
 use holdgate_store::HistoryFilter;
 use holdgate_wire::Code;
 use serde::{Deserialize, Serialize};
@@ -247,11 +247,6 @@ fn read_cursor(cursor: &str) -> Result<(Time, holdgate_core::ApprovalId), Failur
         Some((Time::from_ms(resolved_at_ms), id.parse().ok()?)).filter(|_| is_ours)
     };
     read().ok_or_else(|| Failure::invalid("invalid approval.history cursor"))
-}
-
-/// Whether this caller may see and answer the record: what reviewers' lists hold.
-pub(super) fn is_reviewable(call: &Call<'_>, approval: &Approval) -> bool {
-    access(approval, &call.principal) == Access::Review
 }
 
 #[cfg(test)]

@@ -355,11 +355,11 @@ fn source(asked: &Asked) -> Source {
 fn requirement(call: &Call<'_>, asked: &Asked) -> RequirementRequest {
     let withheld = asked.unavailable_decisions.as_deref().unwrap_or_default();
     let always_asks = asked.ask.as_deref() == Some("always");
-    let is_offered = |decision: &Decision| {
-        !withheld.contains(decision) && !(always_asks && *decision == Decision::AllowAlways)
+    let is_withheld = |decision: &Decision| {
+        withheld.contains(decision) || (always_asks && *decision == Decision::AllowAlways)
     };
     RequirementRequest {
-        allowed_decisions: Some(Decision::ALL.into_iter().filter(is_offered).collect()),
+        allowed_decisions: Some(Decision::ALL.into_iter().filter(|decision| !is_withheld(decision)).collect()),
         reviewers: reviewers(call, asked.approval_reviewer_device_ids.as_deref()),
         ..RequirementRequest::default()
     }

@@ -31,7 +31,10 @@ const FIELDS: &[Field] = &[
     Field::nullable("toolCallId", Kind::Text(0, ANY)),
     Field::optional(
         "mcpTool",
-        Kind::Object(&[Field::required("server", Kind::Text(1, ANY)), Field::required("tool", Kind::Text(1, ANY))]),
+        Kind::Object(&[
+            Field::required("server", Kind::Text(1, ANY)),
+            Field::required("tool", Kind::Text(1, ANY)),
+        ]),
     ),
     Field::nullable("allowedDecisions", Kind::Choices(&["allow-once", "allow-always", "deny"], 1, 3)),
     Field::nullable("agentId", Kind::Text(0, ANY)),
@@ -72,8 +75,8 @@ struct Asked {
 /// Asks for permission for a plugin. Answers twice: that it was accepted, and how it ended.
 pub(super) async fn request(call: &Call<'_>) -> Option<Result<Value, Failure>> {
     let params = call.request.params.as_deref();
-    let prepared =
-        read::<Asked>("plugin.approval.request", params, FIELDS, Words::Full).and_then(|asked| prepare(call, asked));
+    let prepared = read::<Asked>("plugin.approval.request", params, FIELDS, Words::Full)
+        .and_then(|asked| prepare(call, asked));
     match prepared {
         Ok((create, protocol, phases)) => ask(call, create, protocol, phases).await,
         Err(failure) => Some(Err(failure)),
@@ -84,7 +87,9 @@ fn prepare(call: &Call<'_>, asked: Asked) -> Result<(CreateApproval, Protocol, P
     let (title, description) = (masked(&asked.title), multiline(&asked.description));
     let detail = asked.detail.as_deref().map(multiline);
     if title.chars().count() > TITLE || description.chars().count() > DESCRIPTION {
-        return Err(Failure::invalid("approval title or description exceeds the display limit after sanitization"));
+        return Err(Failure::invalid(
+            "approval title or description exceeds the display limit after sanitization",
+        ));
     }
     if detail.as_ref().is_some_and(|detail| detail.chars().count() > DETAIL) {
         return Err(Failure::invalid("approval detail exceeds the display limit after sanitization"));
@@ -108,7 +113,9 @@ fn prepare(call: &Call<'_>, asked: Asked) -> Result<(CreateApproval, Protocol, P
             ..Source::default()
         }),
         requirement: Some(RequirementRequest {
-            allowed_decisions: Some(asked.allowed_decisions.clone().unwrap_or_else(|| Decision::ALL.to_vec())),
+            allowed_decisions: Some(
+                asked.allowed_decisions.clone().unwrap_or_else(|| Decision::ALL.to_vec()),
+            ),
             reviewers: reviewers(call, asked.approval_reviewer_device_ids.as_deref()),
             ..RequirementRequest::default()
         }),

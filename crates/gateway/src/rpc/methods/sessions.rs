@@ -36,13 +36,15 @@ pub(super) async fn subscribe(call: &Call<'_>) -> Result<Value, Failure> {
     }
     let session = call.session;
     let is_reviewer = session.has_scope("operator.approvals") && session.device.is_some();
-    if !(session.has_scope("operator.admin") && call.principal.is_admin()) && !is_reviewer {
+    let is_admin = session.has_scope("operator.admin") && call.principal.is_admin();
+    if !is_admin && !is_reviewer {
         return Err(Failure::invalid(
             "sessions.messages.subscribe includeApprovals requires a paired device and gateway scope: operator.approvals",
         ));
     }
-    let canonical = session_key(&key, agent_id.as_deref())
-        .ok_or_else(|| Failure::invalid("invalid sessions.messages.subscribe params: at /key: must not be blank"))?;
+    let canonical = session_key(&key, agent_id.as_deref()).ok_or_else(|| {
+        Failure::invalid("invalid sessions.messages.subscribe params: at /key: must not be blank")
+    })?;
     // Subscribed first: what happens during the look-up comes as an event, after this answer or before it.
     session.subscribe(canonical.clone());
     let service = &call.rpc.service;
