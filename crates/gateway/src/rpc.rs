@@ -20,6 +20,8 @@ mod session;
 mod shared;
 mod socket;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod upgrade;
 
 use std::net::IpAddr;

@@ -22,8 +22,8 @@ const FAILED_IN_ALL_A_MINUTE: u32 = 2_400;
 /// Pairing codes, right or wrong: no minute sees more than ten.
 const CODES_BURST: u32 = 5;
 const CODES_A_MINUTE: u32 = 5;
-/// The same of all addresses together: no minute sees more than sixty. A code has at least 40 bits and lives five minutes: at this rate a guess
-/// succeeds once in a thousand million tries.
+/// The same of all addresses together: no minute sees more than sixty. A code has at least 40 bits and lives five
+/// minutes, so at this rate about one code in five thousand million is guessed.
 const CODES_IN_ALL_BURST: u32 = 30;
 const CODES_IN_ALL_A_MINUTE: u32 = 30;
 /// How many addresses are remembered before those that have been quiet are forgotten.

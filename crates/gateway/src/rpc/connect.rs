@@ -134,7 +134,7 @@ fn operator() -> String {
 /// A client that is not let in: what it is told, and how its connection is closed.
 #[derive(Debug)]
 pub(crate) struct Refused {
-    pub(crate) failure: Failure,
+    pub(crate) failure: Box<Failure>,
     pub(crate) close: Close,
 }
 
@@ -142,7 +142,7 @@ impl From<Failure> for Refused {
     /// Closed for the reason that it is told.
     fn from(failure: Failure) -> Self {
         let close = Close::policy(&failure.message);
-        Self { failure, close }
+        Self { failure: Box::new(failure), close }
     }
 }
 
@@ -161,7 +161,7 @@ pub(crate) fn read(request: &Request) -> Result<Connect, Refused> {
             "expectedProtocol": PROTOCOL,
             "minimumProbeProtocol": 3,
         }));
-        return Err(Refused { failure, close: Close::new(1002, "protocol mismatch") });
+        return Err(Refused { failure: Box::new(failure), close: Close::new(1002, "protocol mismatch") });
     }
     match connect.role.as_str() {
         "operator" => Ok(connect),

@@ -63,7 +63,9 @@ pub(crate) fn read(text: &str) -> Incoming {
     wrong.extend(fields.keys().map(|key| format!("at root: unexpected property '{key}'")));
     match (id, method) {
         (Some(id), Some(method)) if wrong.is_empty() => Incoming::Request(Request { id, method, params }),
-        (id, _) => Incoming::Invalid { id: id.unwrap_or_else(|| "invalid".to_owned()), why: wrong.join("; ") },
+        (id, _) => {
+            Incoming::Invalid { id: id.unwrap_or_else(|| "invalid".to_owned()), why: wrong.join("; ") }
+        }
     }
 }
 
@@ -152,7 +154,11 @@ mod tests {
         for (text, id, why) in [
             (r#"{"type":"req","id":"z1"}"#, "z1", "must have required property 'method'"),
             (r#"{"type":"req","id":7,"method":"m"}"#, "invalid", "at /id: must be string"),
-            (r#"{"type":"req","id":"","method":"m"}"#, "invalid", "at /id: must not have fewer than 1 characters"),
+            (
+                r#"{"type":"req","id":"","method":"m"}"#,
+                "invalid",
+                "at /id: must not have fewer than 1 characters",
+            ),
             (r#"{"type":"req","id":"a","method":null}"#, "a", "at /method: must be string"),
             (r#"{"type":"res","id":"a","method":"m"}"#, "a", "at /type: must be equal to constant"),
             (r#"{"type":"req","id":"a","method":"m","x":1}"#, "a", "at root: unexpected property 'x'"),
@@ -180,7 +186,8 @@ mod tests {
     fn parameters_are_kept_as_they_were_written() {
         let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
         for params in [r#"{"id":"\ud800"}"#, "1e400", "[ 1 ]", &deep] {
-            let text = format!(r#"{{"type":"req","id":"a","method":"m","params":{params},"traceparent":"t"}}"#);
+            let text =
+                format!(r#"{{"type":"req","id":"a","method":"m","params":{params},"traceparent":"t"}}"#);
             match read(&text) {
                 Incoming::Request(request) => assert_eq!(request.params.unwrap().get(), params),
                 other => panic!("{other:?}"),

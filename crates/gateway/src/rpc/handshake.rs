@@ -70,7 +70,7 @@ where
             Ok(entered)
         }
         Err(Refused { failure, close }) => {
-            send(socket, frame::response(&request.id, &Err(failure))).await?;
+            send(socket, frame::response(&request.id, &Err(*failure))).await?;
             Err(close.into())
         }
     }

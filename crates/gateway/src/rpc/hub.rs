@@ -188,8 +188,7 @@ impl Hub {
 
     /// Looks again at whoever is connected as `id`, or at everybody.
     async fn look_again_at(&self, id: Option<&PrincipalId>) {
-        let is_meant =
-            |connection: &&Arc<Open>| id.is_none_or(|id| connection.session.principal().id == *id);
+        let is_meant = |connection: &&Arc<Open>| id.is_none_or(|id| connection.session.principal().id == *id);
         let meant: Vec<_> = self.read().values().filter(is_meant).cloned().collect();
         for connection in meant {
             self.look_again(&connection).await;

@@ -266,7 +266,10 @@ mod tests {
             assert_eq!((queued.seq, queued.tells_of_loss), (seq as u64, false));
         }
         let told = line.next_event().await;
-        assert_eq!((told.event, told.seq, told.tells_of_loss), ("approvals.dropped", EVENTS as u64 + 4, true));
+        assert_eq!(
+            (told.event, told.seq, told.tells_of_loss),
+            ("approvals.dropped", EVENTS as u64 + 4, true)
+        );
         line.tell("tick", &payload("{}"));
         assert_eq!(line.next_event().await.seq, EVENTS as u64 + 5, "and goes on");
     }

@@ -92,7 +92,7 @@ fn pairing_required(
         details.extend(more);
     }
     let close = Close::policy(&format!("{message} (requestId: {request_id})"));
-    Refused { failure: Failure::new("NOT_PAIRED", message).with(details), close }
+    Refused { failure: Box::new(Failure::new("NOT_PAIRED", message).with(details)), close }
 }
 
 /// Somebody who has to be a device, and shows none.
@@ -118,5 +118,5 @@ pub(crate) fn too_many(wait: Duration) -> Refused {
 pub(crate) fn unavailable() -> Refused {
     let message = "the gateway cannot answer now";
     let failure = Failure { retryable: Some(true), ..Failure::new("UNAVAILABLE", message) };
-    Refused { failure, close: Close::new(1013, message) }
+    Refused { failure: Box::new(failure), close: Close::new(1013, message) }
 }

@@ -5,8 +5,8 @@
 
 use std::future::pending;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};

@@ -7,7 +7,7 @@ use holdgate_testkit::gateway::TestGateway;
 use holdgate_testkit::v4::{Auth, Client, Connect, Trace};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::Role;
 use tokio_tungstenite::tungstenite::{Error, Message};
@@ -17,7 +17,10 @@ use crate::stage::{agent, connect, holds, reviewer};
 /// Opens a WebSocket without anything between the test and the bytes.
 async fn raw(gateway: &TestGateway) -> TcpStream {
     let address = gateway.url.trim_start_matches("http://");
-    let mut stream = TcpStream::connect(address).await.unwrap();
+    let socket = TcpSocket::new_v4().unwrap();
+    // What the kernel keeps for a peer that does not read is small then.
+    socket.set_recv_buffer_size(8 << 10).unwrap();
+    let mut stream = socket.connect(address.parse().unwrap()).await.unwrap();
     let head = format!(
         "GET / HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
          Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
@@ -138,11 +141,37 @@ async fn a_wrong_type_anywhere_in_connect_is_refused_with_its_place() {
     let before = holds(&gateway).await;
     let says = Connect::new("c", Auth::token(gateway.shared_token())).device();
     for pointer in [
-        "/minProtocol", "/maxProtocol", "/client", "/client/id", "/client/version", "/client/platform",
-        "/client/mode", "/client/deviceFamily", "/client/instanceId", "/caps", "/caps/0", "/commands", "/role",
-        "/scopes", "/scopes/0", "/device", "/device/id", "/device/publicKey", "/device/signature",
-        "/device/signedAt", "/device/nonce", "/auth", "/auth/token", "/auth/deviceToken", "/auth/bootstrapToken",
-        "/auth/approvalRuntimeToken", "/locale", "/userAgent", "/pathEnv", "/client/colour", "/colour",
+        "/minProtocol",
+        "/maxProtocol",
+        "/client",
+        "/client/id",
+        "/client/version",
+        "/client/platform",
+        "/client/mode",
+        "/client/deviceFamily",
+        "/client/instanceId",
+        "/caps",
+        "/caps/0",
+        "/commands",
+        "/role",
+        "/scopes",
+        "/scopes/0",
+        "/device",
+        "/device/id",
+        "/device/publicKey",
+        "/device/signature",
+        "/device/signedAt",
+        "/device/nonce",
+        "/auth",
+        "/auth/token",
+        "/auth/deviceToken",
+        "/auth/bootstrapToken",
+        "/auth/approvalRuntimeToken",
+        "/locale",
+        "/userAgent",
+        "/pathEnv",
+        "/client/colour",
+        "/colour",
     ] {
         for value in wrong() {
             let client = Client::open(&gateway.ws_url(), "c", &Trace::default()).await;
@@ -173,13 +202,31 @@ async fn what_is_wrong_after_hello_costs_an_answer_and_nothing_else() {
     let before = holds(&gateway).await;
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     for method in [
-        "approval.get", "approval.resolve", "approval.history", "approval.list", "approval.request",
-        "approval.wait", "approval.decide", "approval.claim", "approval.settle", "approval.cancel",
-        "approval.revoke", "exec.approval.request", "exec.approval.get", "exec.approval.waitDecision",
-        "exec.approval.resolve", "plugin.approval.request", "plugin.approval.waitDecision",
-        "plugin.approval.resolve", "sessions.messages.subscribe", "connect", "no.such.method",
+        "approval.get",
+        "approval.resolve",
+        "approval.history",
+        "approval.list",
+        "approval.request",
+        "approval.wait",
+        "approval.decide",
+        "approval.claim",
+        "approval.settle",
+        "approval.cancel",
+        "approval.revoke",
+        "exec.approval.request",
+        "exec.approval.get",
+        "exec.approval.waitDecision",
+        "exec.approval.resolve",
+        "plugin.approval.request",
+        "plugin.approval.waitDecision",
+        "plugin.approval.resolve",
+        "sessions.messages.subscribe",
+        "connect",
+        "no.such.method",
     ] {
-        for params in ["null", "7", "[]", "\"x\"", r#"{"id":"\ud800"}"#, r#"{"id":1e400}"#, r#"{"":{}}"#, &deep] {
+        for params in
+            ["null", "7", "[]", "\"x\"", r#"{"id":"\ud800"}"#, r#"{"id":1e400}"#, r#"{"":{}}"#, &deep]
+        {
             let reply = client.call_text(method, Some(params)).await;
             let refused = reply.error.unwrap_or_else(|| panic!("{method} {:.20} is served", params));
             assert!(
@@ -193,7 +240,13 @@ async fn what_is_wrong_after_hello_costs_an_answer_and_nothing_else() {
     for text in ["not json", "", "{", "\u{feff}{}"] {
         client.send_text(text).await;
     }
-    for text in [r#"{"type":"req","id":"z1"}"#, r#"{"type":"event","id":"z2","method":"m"}"#, "[]", "7", r#"{"a":"\ud800"}"#] {
+    for text in [
+        r#"{"type":"req","id":"z1"}"#,
+        r#"{"type":"event","id":"z2","method":"m"}"#,
+        "[]",
+        "7",
+        r#"{"a":"\ud800"}"#,
+    ] {
         client.send_text(text).await;
     }
     let ids: Vec<Value> = client.extra(5).await.iter().map(|frame| frame["id"].clone()).collect();
@@ -217,7 +270,8 @@ async fn too_large_or_binary_after_hello_ends_the_connection() {
         assert_eq!(client.ended().await.unwrap().code, code);
     }
     let client = agent(&gateway).await;
-    let fits = format!(r#"{{"type":"req","id":"big","method":"health"}}{}"#, " ".repeat(most as usize - 42));
+    let call = r#"{"type":"req","id":"big","method":"health"}"#;
+    let fits = format!("{call}{}", " ".repeat(most as usize - call.len()));
     client.send_text(&fits).await;
     assert_eq!(client.extra(1).await[0]["ok"], true, "what is announced is taken");
     unharmed(&gateway, &others, &before).await;
@@ -253,6 +307,7 @@ async fn unauthorized_calls_in_a_row_end_the_connection() {
 
 #[tokio::test]
 async fn a_socket_that_is_not_read_holds_up_nobody() {
+    const ASKED: usize = 900;
     let gateway = TestGateway::start_for_v4().await;
     let others = reviewer(&gateway).await;
     let stream = raw(&gateway).await;
@@ -266,12 +321,12 @@ async fn a_socket_that_is_not_read_holds_up_nobody() {
     let hello = json!({ "type": "req", "id": "1", "method": "connect", "params": params });
     socket.send(Message::text(hello.to_string())).await.unwrap();
     let agent = agent(&gateway).await;
-    let argv = json!(["echo", "x".repeat(8_000)]);
-    for turn in 0..600 {
+    let argv = json!(["echo", "x".repeat(16_000)]);
+    for turn in 0..ASKED {
         let request = json!({ "kind": "exec", "boundary": turn.to_string(), "content": { "argv": argv } });
         assert!(agent.call("approval.request", &request).await.ok);
     }
-    let told = |event: &Value| event["event"] == "exec.approval.requested" && event["seq"] == 600;
+    let told = |event: &Value| event["event"] == "exec.approval.requested" && event["seq"] == ASKED;
     assert!(others.event(told).await.is_some(), "whoever reads has all of them");
     let (mut events, mut dropped) = (0, false);
     while !dropped {
@@ -282,6 +337,6 @@ async fn a_socket_that_is_not_read_holds_up_nobody() {
             dropped = frame["event"] == "approvals.dropped";
         }
     }
-    assert!(events < 600, "it had {events}, and was told that it lost the others");
+    assert!(events < ASKED, "it had {events}, and was told that it lost the others");
     gateway.stop().await;
 }

@@ -62,7 +62,8 @@ async fn an_agent_gets_one_scope_whatever_it_asks_for() {
         let client = connect(&gateway, says).await.unwrap();
         assert_eq!(scopes(client.hello()), json!(["approvals.request"]));
         assert_eq!(client.hello()["auth"].get("deviceToken"), None);
-        let reply = client.call("approval.resolve", &json!({ "id": "x", "kind": "exec", "decision": "deny" })).await;
+        let reply =
+            client.call("approval.resolve", &json!({ "id": "x", "kind": "exec", "decision": "deny" })).await;
         assert_eq!(reply.error.unwrap()["code"], "FORBIDDEN");
     }
     gateway.stop().await;
@@ -89,14 +90,16 @@ async fn the_shared_credential_without_a_device_administers_or_asks_and_never_an
     let request = json!({ "kind": "exec", "content": { "argv": ["ls"] } });
     let asked = agent.call("approval.request", &request).await;
     let id = asked.at("/approval/id");
-    let refused = agent.call("approval.resolve", &json!({ "id": id, "kind": "exec", "decision": "allow-once" })).await;
+    let refused =
+        agent.call("approval.resolve", &json!({ "id": id, "kind": "exec", "decision": "allow-once" })).await;
     assert!(!refused.ok, "an agent never decides");
     let other = Connect::new("u", shared()).client("openclaw-tui", "ui").scopes(&["operator.admin"]);
     let other = connect(&gateway, other).await.unwrap();
     assert_eq!(scopes(other.hello()), json!([]));
     assert!(!other.call("approval.get", &json!({ "id": id })).await.ok);
     let admin = connect(&gateway, Connect::new("o", shared()).scopes(&["operator.admin"])).await.unwrap();
-    let resolved = admin.call("approval.resolve", &json!({ "id": id, "kind": "exec", "decision": "deny" })).await;
+    let resolved =
+        admin.call("approval.resolve", &json!({ "id": id, "kind": "exec", "decision": "deny" })).await;
     assert_eq!(resolved.at("/applied"), true);
     let over_http = gateway.anonymous();
     let bearer = format!("Bearer {}", gateway.shared_token());
@@ -116,9 +119,18 @@ async fn a_device_is_who_holds_its_key() {
         assert!(auth["deviceToken"].as_str().unwrap().starts_with("hgd_"));
     }
     for (says, code) in [
-        (Connect { nonce: Some("other".to_owned()), ..device(&gateway, "phone") }, "DEVICE_AUTH_NONCE_MISMATCH"),
-        (Connect { signed_at_offset_ms: -121_000, ..device(&gateway, "phone") }, "DEVICE_AUTH_SIGNATURE_EXPIRED"),
-        (Connect { signed_at_offset_ms: 125_000, ..device(&gateway, "phone") }, "DEVICE_AUTH_SIGNATURE_EXPIRED"),
+        (
+            Connect { nonce: Some("other".to_owned()), ..device(&gateway, "phone") },
+            "DEVICE_AUTH_NONCE_MISMATCH",
+        ),
+        (
+            Connect { signed_at_offset_ms: -121_000, ..device(&gateway, "phone") },
+            "DEVICE_AUTH_SIGNATURE_EXPIRED",
+        ),
+        (
+            Connect { signed_at_offset_ms: 125_000, ..device(&gateway, "phone") },
+            "DEVICE_AUTH_SIGNATURE_EXPIRED",
+        ),
     ] {
         let refused = connect(&gateway, says).await.err().unwrap();
         assert_eq!(told(&refused), ("INVALID_REQUEST".to_owned(), code.to_owned(), 1008));
@@ -137,8 +149,16 @@ async fn every_part_of_what_a_device_signs_counts() {
         (|params, _| params["client"]["id"] = json!("test"), "DEVICE_AUTH_SIGNATURE_INVALID"),
         (|params, _| params["client"]["platform"] = json!("darwin"), "DEVICE_AUTH_SIGNATURE_INVALID"),
         (|params, _| params["auth"]["token"] = json!("reviewer"), "DEVICE_AUTH_SIGNATURE_INVALID"),
-        (|params, _| params["device"]["signedAt"] = json!(params["device"]["signedAt"].as_i64().unwrap() + 1), "DEVICE_AUTH_SIGNATURE_INVALID"),
-        (|params, other| params["device"]["publicKey"] = other["publicKey"].clone(), "DEVICE_AUTH_DEVICE_ID_MISMATCH"),
+        (
+            |params, _| {
+                params["device"]["signedAt"] = json!(params["device"]["signedAt"].as_i64().unwrap() + 1)
+            },
+            "DEVICE_AUTH_SIGNATURE_INVALID",
+        ),
+        (
+            |params, other| params["device"]["publicKey"] = other["publicKey"].clone(),
+            "DEVICE_AUTH_DEVICE_ID_MISMATCH",
+        ),
         (|params, _| params["device"]["publicKey"] = json!("AAAA"), "DEVICE_AUTH_PUBLIC_KEY_INVALID"),
     ];
     for (at, (forge, code)) in forgeries.into_iter().enumerate() {
@@ -159,7 +179,9 @@ async fn a_device_comes_back_with_its_own_credential_as_the_same_machine_for_no_
     let first = connect(&gateway, device(&gateway, "phone")).await.unwrap();
     let token = first.hello()["auth"]["deviceToken"].as_str().unwrap().to_owned();
     let again = || Connect { auth: Auth::device_token(&token), ..device(&gateway, "phone") };
-    for says in [again(), Connect { auth: Auth::token(&token), ..again() }, Connect { identity: None, ..again() }] {
+    for says in
+        [again(), Connect { auth: Auth::token(&token), ..again() }, Connect { identity: None, ..again() }]
+    {
         let client = connect(&gateway, says).await.unwrap();
         let auth = &client.hello()["auth"];
         assert_eq!((&auth["method"], &auth["deviceToken"]), (&json!("device-token"), &json!(token)));
@@ -169,7 +191,11 @@ async fn a_device_comes_back_with_its_own_credential_as_the_same_machine_for_no_
     for (says, code, detail) in [
         (again().scopes(&["operator.admin"]), "INVALID_REQUEST", "AUTH_SCOPE_MISMATCH"),
         (Connect { platform: "darwin".to_owned(), ..again() }, "NOT_PAIRED", "PAIRING_REQUIRED"),
-        (Connect { identity: Some(Identity::named("other")), ..again() }, "INVALID_REQUEST", "AUTH_DEVICE_TOKEN_MISMATCH"),
+        (
+            Connect { identity: Some(Identity::named("other")), ..again() },
+            "INVALID_REQUEST",
+            "AUTH_DEVICE_TOKEN_MISMATCH",
+        ),
         (Connect { auth: wrong, ..again() }, "INVALID_REQUEST", "AUTH_DEVICE_TOKEN_MISMATCH"),
         (Connect { auth: Auth::token("wrong"), ..again() }, "INVALID_REQUEST", "AUTH_TOKEN_MISMATCH"),
         (Connect { auth: Auth::default(), ..again() }, "INVALID_REQUEST", "AUTH_TOKEN_MISSING"),
@@ -194,12 +220,14 @@ async fn a_pairing_code_pairs_one_device_once_and_is_not_guessed() {
         let auth = Auth { bootstrap_token: Some(code.to_owned()), ..Auth::default() };
         Connect::new(name, auth).scopes(&["operator.approvals", "operator.admin"]).device()
     };
-    let unknown = connect(&gateway, Connect { identity: None, ..with("phone", "abcdefghjk") }).await.err().unwrap();
+    let unknown =
+        connect(&gateway, Connect { identity: None, ..with("phone", "abcdefghjk") }).await.err().unwrap();
     assert_eq!(told(&unknown).1, "DEVICE_IDENTITY_REQUIRED");
     let client = connect(&gateway, with("phone", " abcd efgh jk ")).await.unwrap();
     assert_eq!(scopes(client.hello()), json!(["operator.approvals"]));
     let token = client.hello()["auth"]["deviceToken"].as_str().unwrap().to_owned();
-    let back = Connect { auth: Auth::device_token(&token), ..with("phone", "") }.scopes(&["operator.approvals"]);
+    let back =
+        Connect { auth: Auth::device_token(&token), ..with("phone", "") }.scopes(&["operator.approvals"]);
     assert!(connect(&gateway, back).await.is_ok());
     let mut codes = Vec::new();
     for _ in 0..5 {
@@ -237,13 +265,16 @@ async fn a_runtime_is_known_by_its_own_credential_and_a_wrong_one_changes_nothin
         (Auth { approval_runtime_token: Some("hgr_host".to_owned()), ..Auth::token("agent") }, true),
         (Auth { approval_runtime_token: Some("hgr_wrong".to_owned()), ..Auth::token("agent") }, false),
     ] {
-        let says = Connect::new("h", auth).client("gateway-client", "backend").scopes(&["operator.approvals", "operator.admin"]);
+        let says = Connect::new("h", auth)
+            .client("gateway-client", "backend")
+            .scopes(&["operator.approvals", "operator.admin"]);
         let client = connect(&gateway, says).await.unwrap();
         let expected = if may { json!(["operator.approvals"]) } else { json!(["approvals.request"]) };
         assert_eq!(scopes(client.hello()), expected);
         let read = client.call("approval.get", &json!({ "id": id })).await;
         assert_eq!(read.ok, !may, "a runtime answers what it does not read; the agent reads its own");
-        let reply = client.call("approval.resolve", &json!({ "id": id, "kind": "exec", "decision": "deny" })).await;
+        let reply =
+            client.call("approval.resolve", &json!({ "id": id, "kind": "exec", "decision": "deny" })).await;
         assert_eq!(reply.ok, may, "{reply:?}");
     }
     gateway.stop().await;
@@ -257,7 +288,11 @@ async fn only_operators_of_a_common_version_are_served() {
         (Connect { max_protocol: 3, min_protocol: 3, ..says() }, "protocol mismatch", 1002),
         (Connect { max_protocol: 9, min_protocol: 5, ..says() }, "protocol mismatch", 1002),
         (Connect { role: "king".to_owned(), ..says() }, "invalid role", 1008),
-        (Connect { role: "node".to_owned(), ..says() }, "invalid role: this gateway serves operators and no nodes", 1008),
+        (
+            Connect { role: "node".to_owned(), ..says() },
+            "invalid role: this gateway serves operators and no nodes",
+            1008,
+        ),
     ] {
         let refused = connect(&gateway, says).await.err().unwrap();
         assert_eq!(refused.error["message"], message);

@@ -18,8 +18,8 @@ async fn ask(client: &Client) -> Value {
     reply.at("/approval/id")
 }
 
-/// A call's answer comes after the commits that its connection was told of before; so this shows what did not come.
-async fn heard(client: &Client, name: &str) -> usize {
+/// How many events of that name came so far.
+fn heard(client: &Client, name: &str) -> usize {
     client.events().iter().filter(|event| event["event"] == name).count()
 }
 
@@ -29,7 +29,8 @@ async fn whoever_may_answer_and_shows_it_hears_of_a_request_and_its_end_once_and
     let (shown, agent) = (reviewer(&gateway).await, agent(&gateway).await);
     let phone = connect(&gateway, device(&gateway, "phone")).await.unwrap();
     let plugin = Connect::new("p", Auth::token("reviewer")).scopes(&["operator.admin"]);
-    let plugin = connect(&gateway, Connect { caps: vec!["plugin-approvals".to_owned()], ..plugin }).await.unwrap();
+    let plugin =
+        connect(&gateway, Connect { caps: vec!["plugin-approvals".to_owned()], ..plugin }).await.unwrap();
     let narrow = Connect::new("n", Auth::token("reviewer")).scopes(&["operator.read"]).approvals();
     let narrow = connect(&gateway, narrow).await.unwrap();
     let id = ask(&agent).await;
@@ -58,27 +59,27 @@ async fn a_connection_hears_nothing_of_its_own_request_and_another_of_the_same_p
     }
     let last = |event: &Value| event["event"] == "exec.approval.requested" && event["seq"] == 20;
     assert!(answers.event(last).await.is_some());
-    assert_eq!(heard(&asks, "exec.approval.requested").await, 0);
+    assert_eq!(heard(&asks, "exec.approval.requested"), 0);
     gateway.stop().await;
 }
 
 #[tokio::test]
 async fn an_explicit_reviewer_list_is_who_hears() {
     let gateway = TestGateway::start_for_v4().await;
-    let (one, other) = (device(&gateway, "one"), device(&gateway, "other"));
-    let (one, other) = (connect(&gateway, one).await.unwrap(), connect(&gateway, other).await.unwrap());
+    let says = device(&gateway, "one");
+    let listed = format!("device:{}", says.identity.as_ref().unwrap().device_id());
+    let one = connect(&gateway, says).await.unwrap();
+    let other = connect(&gateway, device(&gateway, "other")).await.unwrap();
     let admin = reviewer(&gateway).await;
-    let request = json!({
-        "kind": "exec",
-        "content": { "argv": ["ls"] },
-        "requirement": { "reviewers": { "people": ["alice"] } },
-    });
+    let requirement = json!({ "reviewers": [listed] });
+    let request = json!({ "kind": "exec", "content": { "argv": ["ls"] }, "requirement": requirement });
     let reply = agent(&gateway).await.call("approval.request", &request).await;
     assert!(reply.ok, "{reply:?}");
-    assert!(admin.event(named("exec.approval.requested")).await.is_some());
-    for client in [&one, &other] {
-        assert_eq!(heard(client, "exec.approval.requested").await, 0);
+    for client in [&one, &admin] {
+        assert!(client.event(named("exec.approval.requested")).await.is_some(), "{}", client.name());
     }
+    assert!(other.call("health", &json!({})).await.ok);
+    assert_eq!(heard(&other, "exec.approval.requested"), 0);
     gateway.stop().await;
 }
 
@@ -113,7 +114,10 @@ async fn a_device_outlives_the_credentials_of_its_other_programs() {
     for _ in 0..6 {
         connect(&gateway, device(&gateway, "phone")).await.unwrap();
     }
-    assert!(first.call("health", &json!({})).await.ok, "it came with the shared credential, which still is one");
+    assert!(
+        first.call("health", &json!({})).await.ok,
+        "it came with the shared credential, which still is one"
+    );
     gateway.stop().await;
 }
 

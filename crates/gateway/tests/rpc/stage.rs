@@ -30,7 +30,8 @@ pub fn device(gateway: &TestGateway, name: &str) -> Connect {
 
 /// The code, the finer code and the close of a refusal.
 pub fn told(refused: &Refused) -> (String, String, u16) {
-    let text = |pointer: &str| refused.error.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text =
+        |pointer: &str| refused.error.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     (text("/code"), text("/details/code"), refused.close.as_ref().map_or(0, |close| close.code))
 }
 
