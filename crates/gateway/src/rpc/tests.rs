@@ -70,7 +70,14 @@ async fn text(client: &mut Client) -> Value {
 async fn connected(stage: &Stage) -> Client {
     let (mut client, _) = opened(stage).await;
     let says = json!({ "id": "cli", "version": "1", "platform": "linux", "mode": "cli" });
-    let params = json!({ "minProtocol": 4, "maxProtocol": 4, "client": says, "auth": { "token": "token" } });
+    let params = json!({
+        "minProtocol": 4,
+        "maxProtocol": 4,
+        "client": says,
+        "auth": { "token": "token" },
+        "caps": ["approvals"],
+        "scopes": ["operator.admin"],
+    });
     let connect = json!({ "type": "req", "id": "1", "method": "connect", "params": params });
     client.send(Message::text(connect.to_string())).await.unwrap();
     assert_eq!(text(&mut client).await["ok"], true);
@@ -188,6 +195,40 @@ async fn a_hub_that_falls_behind_tells_everything_once_from_the_store() {
     hints.send(committed.recv().await.unwrap()).unwrap();
     let last = line.next_event().await.frame();
     assert!(last.contains(&ids[8]) && last.contains("\"seq\":9"), "{last}");
+}
+
+#[tokio::test]
+async fn a_socket_that_is_not_read_holds_up_nobody_and_is_told_what_it_lost() {
+    const ASKED: usize = 500;
+    let stage = stage().await;
+    let mut slow = connected(&stage).await;
+    let subscribe = json!({ "key": "agent:main:main", "includeApprovals": true });
+    let call =
+        json!({ "type": "req", "id": "2", "method": "sessions.messages.subscribe", "params": subscribe });
+    slow.send(Message::text(call.to_string())).await.unwrap();
+    assert_eq!(text(&mut slow).await["ok"], true);
+    let (open, line) = member(&stage, "quick");
+    let _member = stage.rpc.hub.enter(open).await;
+    tokio::spawn(Arc::clone(&stage.rpc.hub).keep(stage.rpc.service.notices()));
+    for turn in 0..ASKED {
+        let id = ask(&stage, turn).await;
+        assert!(line.next_event().await.frame().contains(&id), "whoever reads hears of each at once");
+    }
+    let mut heard: Vec<u64> = Vec::new();
+    let told = loop {
+        let frame = text(&mut slow).await;
+        let seq = frame["seq"].as_u64().unwrap();
+        if frame["event"] == "approvals.dropped" {
+            break seq;
+        }
+        heard.push(seq);
+    };
+    let first: Vec<u64> = (1..=heard.len() as u64).collect();
+    assert_eq!(heard, first, "in order and without a gap, as far as it kept up");
+    assert!(heard.len() < ASKED);
+    assert_eq!(told, ASKED as u64 + 1, "the numbers of what was lost are skipped");
+    ask(&stage, ASKED).await;
+    assert_eq!(text(&mut slow).await["seq"], told + 1, "and it hears again");
 }
 
 #[tokio::test]
