@@ -19,7 +19,8 @@ pub trait Ledger {
 
     /// An identity that is not revoked, and has a credential.
     fn principal(&mut self, id: &PrincipalId) -> Result<Option<Principal>, Self::Error>;
-    /// An approval.
+    /// An approval. One that is not there costs what one that is there and not told costs: the clock does not tell them
+    /// apart.
     fn approval(&mut self, id: &ApprovalId) -> Result<Option<Stored>, Self::Error>;
     /// An epoch.
     fn runtime(&mut self, epoch: &EpochId) -> Result<Option<Runtime>, Self::Error>;
@@ -35,8 +36,9 @@ pub trait Ledger {
     fn is_taken(&mut self, text: &str) -> Result<bool, Self::Error>;
     /// How many requests of an identity are pending, as stored.
     fn pending_of(&mut self, requester: &PrincipalId) -> Result<u32, Self::Error>;
-    /// How many requests of a session are pending, as stored. The session is the first of their audience.
-    fn pending_in(&mut self, session_key: &str) -> Result<u32, Self::Error>;
+    /// How many requests of an identity are pending in a session, as stored. The session is the first of their
+    /// audience. Whoever names a session fills it for nobody else.
+    fn pending_in(&mut self, requester: &PrincipalId, session_key: &str) -> Result<u32, Self::Error>;
     /// Whether everything, or this agent, is frozen.
     fn is_frozen(&mut self, agent: &PrincipalId) -> Result<bool, Self::Error>;
     /// Who owns a session, and who said so.

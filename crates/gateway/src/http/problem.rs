@@ -47,7 +47,7 @@ impl IntoResponse for HttpError {
         if problem.code == Code::Unauthenticated {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        if matches!(problem.code, Code::RateLimited | Code::Unavailable | Code::RunHeld) {
+        if problem.retry_after_ms.is_some() || matches!(problem.code, Code::RateLimited | Code::Unavailable) {
             let seconds = problem.retry_after_ms.map_or(1, |ms| ms.max(0) / 1_000 + 1);
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }

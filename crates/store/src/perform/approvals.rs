@@ -104,7 +104,7 @@ impl<L: Ledger> Transaction<'_, L> {
         }
         if let Some(session) = approval.audience.first() {
             let in_session = ahead.values().filter(|first| **first == Some(session)).count();
-            if !room(self.ledger.pending_in(session)?, in_session, caps.per_session) {
+            if !room(self.ledger.pending_in(&by.id, session)?, in_session, caps.per_session) {
                 return Ok(Err(Refusal::TooManyPending { whose: "session", limit: caps.per_session }));
             }
         }

@@ -73,6 +73,8 @@ statements! {
     PRINCIPAL = select_principal!(" FROM principals p WHERE p.id = ?1 AND p.revoked_at IS NULL \
          AND EXISTS (SELECT 1 FROM tokens k WHERE k.principal_id = p.id)");
     APPROVAL = select_approval!("approvals a WHERE a.id = ?1");
+    /// What is read in the place of an approval that is not there.
+    NEWEST = select_approval!("approvals a ORDER BY a.created_at DESC, a.id DESC LIMIT 1");
     VOTES = "SELECT decision, voter_id, voter_kind, voter_label, voter_person, at, reason FROM approval_votes \
              WHERE approval_id = ?1 ORDER BY position";
     RUNTIME = "SELECT epoch, kind, instance, owner_id, lease_until, ended_at FROM runtimes WHERE epoch = ?1";
@@ -83,6 +85,8 @@ statements! {
          OR EXISTS (SELECT 1 FROM approval_events WHERE approval_id = ?1) \
          OR EXISTS (SELECT 1 FROM removed_references WHERE reference = ?1)";
     TALLY = "SELECT pending FROM pending_tallies WHERE of = ?1 AND name = ?2";
+    /// Each requester has a tally of its own in a session, so that nobody fills another's.
+    TALLY_IN_SESSION = "SELECT pending FROM pending_tallies WHERE of = 'session' AND name = json_array(?1, ?2)";
     IS_FROZEN = "SELECT EXISTS (SELECT 1 FROM freezes WHERE agent IN ('', ?1))";
     SESSION = "SELECT controller, requester, parent, spawned_by, owner_id FROM sessions WHERE key = ?1";
     PENDING_OF_RUN = "SELECT id FROM ( \
@@ -328,6 +332,7 @@ mod tests {
         for (what, sql, index) in [
             ("one", LOCATED.to_owned(), "approvals_1 (id=?)"),
             ("one by reference", LOCATED.to_owned(), "approvals_2 (reference=?)"),
+            ("the newest", NEWEST.to_owned(), "approvals_by_age"),
             ("history", HISTORY.to_owned(), "approvals_by_end"),
             ("history, on", HISTORY_BEFORE.to_owned(), "approvals_by_end ((resolved_at,id)<(?,?))"),
             ("history of a kind", HISTORY_OF_KIND.to_owned(), "approvals_by_kind_and_end (kind=?)"),

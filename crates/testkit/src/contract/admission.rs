@@ -37,7 +37,18 @@ pub async fn as_many_may_be_pending_as_the_caps_say(backend: &dyn Backend) {
     assert_eq!(duplicate(stage.execute(ask("one", "t:1", &epoch)).await), first);
 
     let others = stage.caller(&stage.other).await;
-    approval(stage.open(draft("t:1", Binding::Runtime(others)), None, &stage.other).await);
+    let others_ask = |boundary: &str| Op::Open {
+        draft: Box::new(draft_in("one", boundary, &others)),
+        fence: None,
+        by: By::from(&stage.other),
+        key: None,
+        caps: Caps { per_principal: 3, per_session: 2 },
+    };
+    for boundary in ["o:1", "o:2"] {
+        approval(stage.execute(others_ask(boundary)).await);
+    }
+    let full = refusal(stage.execute(others_ask("o:3")).await);
+    assert_eq!(full, too_many("session", 2), "a session is as large for each who asks in it, and full for none but them");
     approval(stage.vote(&first, Decision::Deny).await);
     approval(stage.execute(ask("one", "t:4", &epoch)).await);
     assert_eq!(refusal(stage.execute(ask("two", "t:5", &epoch)).await), too_many("agent", 3));

@@ -301,8 +301,8 @@ CREATE TRIGGER approvals_request_is_frozen BEFORE UPDATE OF id, reference, kind,
     audience, v4_request, epoch, run_id, requirement, created_at, expires_at ON approvals
 BEGIN SELECT RAISE(ABORT, 'what was asked never changes'); END;
 
--- The pending requests that each session's stream shows, and how many there are of each requester, of each first
--- session and of each kind. Derived: the triggers below keep both, so that neither caps nor streams cost a scan.
+-- The pending requests that each session's stream shows, and how many there are of each requester, of each requester in
+-- each first session (a JSON array of both) and of each kind. Derived: the triggers below keep both, so that neither caps nor streams cost a scan.
 CREATE TABLE approval_audience (
     session_key TEXT NOT NULL,
     created_at INTEGER NOT NULL,
@@ -336,7 +336,7 @@ END;
 CREATE TRIGGER approvals_open_in_sessions AFTER INSERT ON approvals
 WHEN NEW.status = 'pending' AND NEW.set_aside_at IS NULL AND NEW.audience <> '[]'
 BEGIN
-    INSERT INTO pending_tallies VALUES ('session', NEW.audience ->> 0, 1)
+    INSERT INTO pending_tallies VALUES ('session', json_array(NEW.requester_id, NEW.audience ->> 0), 1)
         ON CONFLICT DO UPDATE SET pending = pending + 1;
     INSERT INTO approval_audience SELECT DISTINCT value, NEW.created_at, NEW.id FROM json_each(NEW.audience);
 END;
@@ -354,9 +354,9 @@ WHEN OLD.status = 'pending' AND OLD.set_aside_at IS NULL AND (NEW.status <> 'pen
     AND OLD.audience <> '[]'
 BEGIN
     UPDATE pending_tallies SET pending = pending - 1
-        WHERE of = 'session' AND name = iif(json_valid(OLD.audience), OLD.audience ->> 0, NULL);
+        WHERE of = 'session' AND name = iif(json_valid(OLD.audience), json_array(OLD.requester_id, OLD.audience ->> 0), NULL);
     DELETE FROM pending_tallies
-        WHERE of = 'session' AND name = iif(json_valid(OLD.audience), OLD.audience ->> 0, NULL) AND pending <= 0;
+        WHERE of = 'session' AND name = iif(json_valid(OLD.audience), json_array(OLD.requester_id, OLD.audience ->> 0), NULL) AND pending <= 0;
     DELETE FROM approval_audience WHERE approval_id = OLD.id;
 END;
 -- Only what has ended is ever removed.
