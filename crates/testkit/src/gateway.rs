@@ -15,6 +15,8 @@ use reqwest::header::HeaderMap;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
+
+use crate::Counting;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -65,6 +67,8 @@ pub struct TestGateway {
     pub url: String,
     /// Its store.
     pub store: Arc<SqliteStore>,
+    /// Counts what its service asks of the store.
+    pub counting: Arc<Counting>,
     /// Its service.
     pub service: Arc<Service>,
     options: Options,
@@ -124,8 +128,8 @@ impl TestGateway {
         let listener = TcpListener::bind(address.as_deref().unwrap_or("127.0.0.1:0")).await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("a bound listener has an address"));
         let role = Role::Gateway { instance: "test".to_owned(), url: url.clone() };
-        let as_store: Arc<dyn Store> = store.clone();
-        let service = Service::start(as_store, role).await.expect("the service starts");
+        let counting = Counting::new(store.clone());
+        let service = Service::start(counting.clone(), role).await.expect("the service starts");
         service.put_policy(options.policy.clone()).await.expect("the configuration is stored");
         let shared_operator = match options.shares_operator {
             true => Some(SharedOperator::provision(&*store, SHARED_TOKEN).await.expect("it is stored")),
@@ -139,7 +143,7 @@ impl TestGateway {
         }));
         let redirect = reqwest::redirect::Policy::none();
         let client = reqwest::Client::builder().redirect(redirect).no_proxy().build().expect("a client");
-        Self { url, store, service, options, client, running: Some((stop, serving)) }
+        Self { url, store, counting, service, options, client, running: Some((stop, serving)) }
     }
 
     /// Stops it and lets go of the database.

@@ -5,6 +5,7 @@
 
 pub mod clock;
 pub mod contract;
+pub mod counting;
 pub mod faulty;
 #[cfg(feature = "gateway")]
 pub mod gateway;
@@ -13,4 +14,5 @@ pub mod process;
 pub mod v4;
 
 pub use clock::ManualClock;
+pub use counting::Counting;
 pub use faulty::{Fault, Faulty};

@@ -7,6 +7,7 @@ mod attacks;
 mod contract;
 mod doors;
 mod lifetime;
+mod matrix;
 mod people;
 mod reach;
 mod reached;

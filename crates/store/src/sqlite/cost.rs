@@ -175,3 +175,32 @@ fn frequent_work_does_not_grow_with_the_square_of_what_waits() {
         check("to sweep what has expired", steps, to_look + SOME_ROWS);
     }
 }
+
+#[test]
+fn what_is_not_there_takes_as_many_steps_as_what_is_hidden() {
+    let waiting = Waiting::on_epochs(1);
+    let stranger = Principal::new("stranger".parse().unwrap(), PrincipalKind::Agent, "stranger");
+    let hash = Digest::of(b"stranger");
+    waiting.perform(Op::PutCredential { hash, principal: stranger.clone(), recovers: false }, START);
+    let hidden = &waiting.last.as_ref().unwrap().id;
+    let missing = format!("apr_{:032x}", 0).parse().unwrap();
+    let read = |id: &holdgate_core::ApprovalId| {
+        let (seen, steps) = waiting.steps(|conn| read::approval(conn, id.as_str(), START).unwrap());
+        assert_eq!(seen.is_some(), id == hidden);
+        steps
+    };
+    let decide = |id: &holdgate_core::ApprovalId| {
+        let command = Command::Vote { decision: Decision::Deny, digest: Digest::of(b""), reason: None };
+        let vote = Op::Apply { id: id.clone(), command, by: By::from(&stranger) };
+        let (refused, steps) =
+            waiting.steps(|conn| perform(&mut SqliteLedger::new(conn), vote, START).unwrap());
+        assert_eq!(refused, Outcome::Refused(holdgate_core::Refusal::NotFound, None));
+        steps
+    };
+    for (what, hidden, missing) in
+        [("to read", read(hidden), read(&missing)), ("to decide", decide(hidden), decide(&missing))]
+    {
+        let differ = hidden.abs_diff(missing);
+        assert!(hidden > 0 && differ <= 40, "{what}: {hidden} steps if hidden, {missing} if missing");
+    }
+}
