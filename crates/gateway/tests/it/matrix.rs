@@ -187,7 +187,8 @@ fn methods(family: &str) -> Vec<(String, Value, Told)> {
     if family == "exec" {
         methods.push(("exec.approval.get".to_owned(), json!({}), Told::Readers));
     }
-    let resolve = |name: &str| (name.to_owned(), json!({ "kind": family, "decision": "deny" }), Told::Deciders);
+    let resolve =
+        |name: &str| (name.to_owned(), json!({ "kind": family, "decision": "deny" }), Told::Deciders);
     let (canonical, mut own) = (resolve("approval.resolve"), resolve(&format!("{family}.approval.resolve")));
     own.1.as_object_mut().unwrap().remove("kind");
     methods.extend([own, canonical]);
@@ -250,7 +251,8 @@ impl Role {
         let has = |text: &str| text.contains(&format!("\"{}\"", record.id));
         let mut lists = Vec::new();
         if let Some(token) = &self.token {
-            for path in if is_pending { &["/v1/approvals"][..] } else { &["/v1/approvals", "/v1/history"][..] }
+            for path in
+                if is_pending { &["/v1/approvals"][..] } else { &["/v1/approvals", "/v1/history"][..] }
             {
                 let page = http(gateway, token, Method::GET, path, None).await;
                 lists.push(((*path).to_owned(), has(&page.text)));

@@ -48,7 +48,11 @@ pub async fn as_many_may_be_pending_as_the_caps_say(backend: &dyn Backend) {
         approval(stage.execute(others_ask(boundary)).await);
     }
     let full = refusal(stage.execute(others_ask("o:3")).await);
-    assert_eq!(full, too_many("session", 2), "a session is as large for each who asks in it, and full for none but them");
+    assert_eq!(
+        full,
+        too_many("session", 2),
+        "a session is as large for each who asks in it, and full for none but them"
+    );
     approval(stage.vote(&first, Decision::Deny).await);
     approval(stage.execute(ask("one", "t:4", &epoch)).await);
     assert_eq!(refusal(stage.execute(ask("two", "t:5", &epoch)).await), too_many("agent", 3));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use holdgate_authority::Authority;
+use holdgate_authority::{Authority, Error};
 use holdgate_core::limits::WAIT_MS;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -61,7 +61,18 @@ pub(super) async fn call(call: &Call<'_>, method: &str) -> Result<Value, Failure
         }
         _ => return Err(Failure::invalid(format!("unknown method: {method}"))),
     };
-    answer.map_err(|error| failure(&error, method.trim_start_matches("approval.")))
+    answer.map_err(|error| refused(&error, method.trim_start_matches("approval.")))
+}
+
+/// The refusal, with the record as it stands where there is one to see: whoever comes second is told who won.
+fn refused(error: &Error, operation: &str) -> Failure {
+    let mut failure = failure(error, operation);
+    if let Error::Problem(problem) = error
+        && let (Some(approval), Some(details)) = (&problem.approval, &mut failure.details)
+    {
+        details["approval"] = shape(approval);
+    }
+    failure
 }
 
 #[derive(serde::Deserialize)]
