@@ -200,7 +200,8 @@ impl Admin for Local {
         let hash = pairing_code_hash(&code);
         self.administer(Administration::OfferPairing { code: hash, person, scopes, lasts_ms: PAIRING_MS })
             .await?;
-        Ok(Pairing { code, expires_at_ms })
+        let url = self.service().links().base().map(|base| format!("{base}/sign-in"));
+        Ok(Pairing { code, expires_at_ms, url })
     }
 
     async fn freeze(&self, freeze: Freeze) -> Result<FreezeList, Error> {

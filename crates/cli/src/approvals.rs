@@ -5,7 +5,6 @@
 
 mod show;
 
-use std::io::Write as _;
 use std::time::Duration;
 
 use holdgate_authority::Authority;
@@ -14,13 +13,13 @@ use holdgate_core::approval::Status;
 use holdgate_core::limits::PAGE_ITEMS;
 use holdgate_core::requirement::Decision;
 use holdgate_wire::{Approval, ApprovalPage, Decide, ListApprovals};
-use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
-use crate::connect::{Serves, Target, WithoutGateway, connect_when_free};
+use crate::connect::{self, Serves, Target, WithoutGateway, connect_when_free};
 use crate::exec::timeout;
 use crate::exit::{Exit, Failure, say};
 use crate::home::Identity;
+use crate::output::{print, print_json};
 use crate::screen::Screen;
 use crate::table::{Cell, Table};
 use crate::when;
@@ -111,11 +110,6 @@ pub async fn run(target: &Target, arguments: Arguments, json: bool) -> Result<Ex
     }
 }
 
-/// Whoever decides at the database should know that it is not at a gateway.
-fn say_that_no_gateway_runs(target: &Target) {
-    say(&format!("no gateway is running; using the database in {}", target.home.dir().display()));
-}
-
 /// Connects as the reviewer, acts, and lets go.
 async fn once(
     target: &Target,
@@ -123,7 +117,7 @@ async fn once(
 ) -> Result<Exit, Failure> {
     let connection = connect_when_free(target, Identity::Operator, WithoutGateway::Open).await?;
     if let Serves::Here(_) = connection.serves {
-        say_that_no_gateway_runs(target);
+        connect::say_that_no_gateway_runs(target);
     }
     let done = act(&*connection.authority).await;
     connection.close().await;
@@ -262,7 +256,7 @@ async fn wait(target: &Target, id: &str, timeout: Option<Duration>, json: bool) 
         let wait = if has_seen_it { left().min(WAIT) } else { Duration::ZERO };
         let found = look(target, id, wait).await;
         if !has_said_so && matches!(found, Ok((_, None))) {
-            say_that_no_gateway_runs(target);
+            connect::say_that_no_gateway_runs(target);
             has_said_so = true;
         }
         match found {
@@ -315,21 +309,6 @@ fn waited(approval: &Approval, json: bool) -> Result<Exit, Failure> {
         Status::Expired | Status::Cancelled => Exit::Over,
         Status::Pending => Exit::Pending,
     })
-}
-
-fn print_json(document: &impl Serialize) -> Result<Exit, Failure> {
-    let text = serde_json::to_string_pretty(document).map_err(anyhow::Error::from)?;
-    print(&format!("{text}\n"))?;
-    Ok(Exit::Done)
-}
-
-fn print(text: &str) -> Result<(), Failure> {
-    let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        // Whoever reads has read enough.
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        written => Ok(written?),
-    }
 }
 
 fn status(name: &str) -> Result<Status, String> {

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
-use holdgate_authority::{Authority, Local, Role, Service};
+use anyhow::{Context as _, bail};
+use holdgate_authority::{Admin, Authority, Local, Role, Service};
 use holdgate_client::Remote;
 use holdgate_gateway::credential_hash;
 use holdgate_store::clock::SystemClock;
@@ -15,8 +15,8 @@ use holdgate_store::sqlite::{OpenOptions, SqliteStore, owner_of};
 use holdgate_store::{Credential, Owner, Store, StoreError};
 
 use crate::environment;
-use crate::exit::{Exit, Failure};
-use crate::home::{Home, Identity};
+use crate::exit::{Exit, Failure, say};
+use crate::home::{DeviceCredential, Home, Identity};
 use crate::shell;
 
 /// Where to seek an authority.
@@ -58,6 +58,8 @@ pub enum WithoutGateway {
 pub struct Connection {
     /// The authority.
     pub authority: Arc<dyn Authority>,
+    /// The same, to administer it.
+    pub admin: Arc<dyn Admin>,
     /// Who serves it.
     pub serves: Serves,
 }
@@ -82,6 +84,28 @@ impl Connection {
             store.close().await;
         }
     }
+}
+
+/// Whoever acts at the database should know that it is not at a gateway.
+pub fn say_that_no_gateway_runs(target: &Target) {
+    say(&format!("no gateway is running; using the database in {}", target.home.dir().display()));
+}
+
+/// Connects as the administrator, to a gateway or else to the database, acts, and lets go.
+///
+/// # Errors
+/// As [`connect`]; what the act fails with.
+pub async fn administer<T>(
+    target: &Target,
+    act: impl AsyncFnOnce(&dyn Admin) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let connection = connect_when_free(target, Identity::Operator, WithoutGateway::Open).await?;
+    if let Serves::Here(_) = connection.serves {
+        say_that_no_gateway_runs(target);
+    }
+    let done = act(&*connection.admin).await;
+    connection.close().await;
+    done
 }
 
 /// Finds the authority and speaks to it as `identity`.
@@ -145,6 +169,9 @@ async fn find(target: &Target, identity: Identity, without: WithoutGateway) -> R
     if let Some(url) = &target.url {
         return Ok(remote(url, home, identity)?);
     }
+    if let Some(device) = paired_elsewhere(home, identity)? {
+        return Ok(remote(&device.url, home, identity)?);
+    }
     Ok(match (owner_of(&home.database()), without) {
         (Some(Owner { url: Some(url), .. }), _) => remote(&url, home, identity)?,
         (Some(owner), _) => return Err(Sought::InUse(owned(home, &owner))),
@@ -162,15 +189,21 @@ async fn find(target: &Target, identity: Identity, without: WithoutGateway) -> R
     })
 }
 
+/// The device that this home makes of its machine, where it has no database of its own.
+fn paired_elsewhere(home: &Home, identity: Identity) -> anyhow::Result<Option<DeviceCredential>> {
+    if identity == Identity::Agent || exists(home)? { Ok(None) } else { home.device() }
+}
+
 fn exists(home: &Home) -> anyhow::Result<bool> {
     let path = home.database();
     path.try_exists().with_context(|| format!("cannot look for {}", path.display()))
 }
 
 fn remote(url: &str, home: &Home, identity: Identity) -> Result<Connection, Failure> {
-    let remote = Remote::new(url, &token(home, identity)?).context("the gateway cannot be used")?;
+    let token = token(home, identity, Some(url))?;
+    let remote = Arc::new(Remote::new(url, &token).context("the gateway cannot be used")?);
     let url = remote.url().to_owned();
-    Ok(Connection { authority: Arc::new(remote), serves: Serves::Gateway { url } })
+    Ok(Connection { authority: remote.clone(), admin: remote, serves: Serves::Gateway { url } })
 }
 
 async fn open(home: &Home, identity: Identity, without: WithoutGateway) -> Result<Connection, Sought> {
@@ -195,7 +228,7 @@ async fn open(home: &Home, identity: Identity, without: WithoutGateway) -> Resul
     let service = Service::start(as_store, Role::Embedded).await?;
     // The file's owner could write anything into it; asking for the token all the same keeps one authorisation for
     // every way in, and says early that a token is not this database's.
-    let hash = credential_hash(&token(home, identity)?);
+    let hash = credential_hash(&token(home, identity, None)?);
     let known = service.authenticate(Credential::Token(hash)).await?;
     let principal = known.with_context(|| {
         format!(
@@ -203,12 +236,24 @@ async fn open(home: &Home, identity: Identity, without: WithoutGateway) -> Resul
             home.database().display()
         )
     })?;
-    Ok(Connection { authority: Arc::new(Local::new(service, principal)), serves: Serves::Here(store) })
+    let local = Arc::new(Local::new(service, principal));
+    Ok(Connection { authority: local.clone(), admin: local, serves: Serves::Here(store) })
 }
 
-fn token(home: &Home, identity: Identity) -> anyhow::Result<String> {
-    match environment::token()? {
-        Some(token) => Ok(token),
+/// The credential to show: what the environment says, the home's file, or, on a machine that is a paired device, the
+/// device's, to its own gateway only.
+fn token(home: &Home, identity: Identity, url: Option<&str>) -> anyhow::Result<String> {
+    if let Some(token) = environment::token()? {
+        return Ok(token);
+    }
+    let device = if identity == Identity::Operator { home.device()? } else { None };
+    let is_its = |of: &str| url.is_some_and(|url| url.trim_end_matches('/') == of.trim_end_matches('/'));
+    match device {
+        Some(device) if is_its(&device.url) => Ok(device.token),
+        Some(device) => bail!(
+            "this machine is paired as a device with {}, and its token goes nowhere else; leave --url away",
+            device.url
+        ),
         None => home.token(identity),
     }
 }

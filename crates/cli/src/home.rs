@@ -1,4 +1,4 @@
-//! The home directory: the database file and the two credential files.
+//! The home directory: the database file and the credential files.
 //!
 //! Owns where they are, who may read them and how they are written. A credential itself is minted by the store's
 //! mint; the database keeps only its hash.
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use etcetera::BaseStrategy as _;
+use holdgate_authority::administration::credential_prefix;
 use holdgate_core::Principal;
 use holdgate_core::principal::PrincipalKind;
 use holdgate_gateway::{CREDENTIAL_PREFIXES, credential_hash};
@@ -32,12 +33,29 @@ pub enum Identity {
 }
 
 impl Identity {
-    const BOTH: [Identity; 2] = [Identity::Operator, Identity::Agent];
+    /// Both.
+    pub const BOTH: [Identity; 2] = [Identity::Operator, Identity::Agent];
 
     fn file_name(self) -> &'static str {
         match self {
             Identity::Operator => "operator.token",
             Identity::Agent => "agent.token",
+        }
+    }
+
+    /// A new token.
+    ///
+    /// # Errors
+    /// This machine has no randomness.
+    pub fn mint(self) -> anyhow::Result<String> {
+        mint::secret(self.prefix()).context("this machine has no source of randomness")
+    }
+
+    /// What to do when its file is lost.
+    fn cure(self) -> &'static str {
+        match self {
+            Identity::Operator => "delete it, stop the gateway and run `holdgate token recover`",
+            Identity::Agent => "delete it and start `holdgate serve`, which writes a new one",
         }
     }
 
@@ -48,12 +66,30 @@ impl Identity {
         }
     }
 
-    fn principal(self) -> Principal {
+    /// The identity.
+    pub fn principal(self) -> Principal {
         let (name, kind) = match self {
             Identity::Operator => ("operator", PrincipalKind::Administrator),
             Identity::Agent => ("agent", PrincipalKind::Agent),
         };
         Principal::new(name.parse().expect("a fixed name is a valid id"), kind, name)
+    }
+}
+
+/// What a paired device shows, and to which gateway alone.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DeviceCredential {
+    /// The credential.
+    pub token: String,
+    /// The gateway's URL.
+    pub url: String,
+}
+
+impl DeviceCredential {
+    fn read(text: &str) -> Option<Self> {
+        let (token, url) = text.trim_end_matches(['\n', '\r']).split_once('\n')?;
+        let token = whole(token.trim_end_matches('\r'), credential_prefix(PrincipalKind::Device))?;
+        Some(Self { token, url: url.to_owned() })
     }
 }
 
@@ -123,10 +159,12 @@ impl Home {
     pub fn token(&self, identity: Identity) -> anyhow::Result<String> {
         let path = self.token_file(identity);
         match fs::read_to_string(&path) {
-            Ok(text) => token_in(&text, identity)
-                .with_context(|| format!("{} holds no token of this kind; delete it and start `holdgate serve`, which writes a new one", path.display())),
+            Ok(text) => token_in(&text, identity).with_context(|| {
+                format!("{} holds no token of this kind; {}", path.display(), identity.cure())
+            }),
             Err(e) if e.kind() == ErrorKind::NotFound => bail!(
-                "there is no {}; `holdgate serve` writes it when it first starts in this home, or set HOLDGATE_TOKEN",
+                "there is no {}; `holdgate serve` writes it when it starts in this home; if it was lost, stop the gateway \
+                 and run `holdgate token recover`, or set HOLDGATE_TOKEN",
                 path.display()
             ),
             Err(e) => Err(e).with_context(|| format!("cannot read {}", path.display())),
@@ -135,35 +173,97 @@ impl Home {
 
     /// Sees to it that both token files exist and that the store knows them. Called by whoever owns the store.
     ///
+    /// A file that is gone is written anew. One that the store does not know any more was replaced or revoked
+    /// elsewhere: it is not made good again by starting.
+    ///
     /// # Errors
-    /// A file that cannot be written or read, holds no token, or holds one of another identity.
+    /// A file that cannot be written or read, holds no token, or holds one of another identity; an operator's that
+    /// the store does not know.
     pub async fn provision(&self, store: &dyn Store) -> anyhow::Result<()> {
+        let is_known_here = store.identity(&Identity::Operator.principal().id).await?.is_some();
         for identity in Identity::BOTH {
             let path = self.token_file(identity);
-            if !path.try_exists().with_context(|| format!("cannot look for {}", path.display()))? {
-                let secret =
-                    mint::secret(identity.prefix()).context("this machine has no source of randomness")?;
-                write_private(&path, &secret).with_context(|| format!("cannot write {}", path.display()))?;
+            let mut is_new =
+                !path.try_exists().with_context(|| format!("cannot look for {}", path.display()))?;
+            if is_new {
+                self.put_token(identity, &identity.mint()?)?;
             }
             warn_if_open(&path);
-            let hash = credential_hash(&self.token(identity)?);
+            let mut hash = credential_hash(&self.token(identity)?);
             let principal = identity.principal();
             match store.credential(Credential::Token(hash)).await? {
-                Some(known) if known.id == principal.id => {}
+                Some(known) if known.id == principal.id => continue,
                 Some(known) => bail!(
                     "{} holds the token of {}; delete the file and start again",
                     path.display(),
                     known.label
                 ),
+                None if is_new || !is_known_here => {}
+                None if identity == Identity::Operator => bail!(
+                    "{} is not the operator token that this database knows; put the right one there, or run \
+                     `holdgate token recover`",
+                    path.display()
+                ),
                 None => {
-                    let outcome = store.execute(Op::PutCredential { hash, principal, recovers: false }).await?;
-                    if !matches!(outcome, Outcome::Committed(_)) {
-                        bail!("the database does not take the token in {}", path.display());
-                    }
+                    let secret = identity.mint()?;
+                    self.put_token(identity, &secret)?;
+                    say(&format!("{} was revoked or replaced; it holds a new token now", path.display()));
+                    hash = credential_hash(&secret);
+                    is_new = true;
                 }
+            }
+            let recovers = is_new && is_known_here && identity == Identity::Operator;
+            let outcome = store.execute(Op::PutCredential { hash, principal, recovers }).await?;
+            if !matches!(outcome, Outcome::Committed(_)) {
+                bail!("the database does not take the token in {}", path.display());
             }
         }
         Ok(())
+    }
+
+    /// Replaces an identity's token file.
+    ///
+    /// # Errors
+    /// It cannot be written; then the earlier one is still there.
+    pub fn put_token(&self, identity: Identity, secret: &str) -> anyhow::Result<()> {
+        let path = self.token_file(identity);
+        write_private(&path, secret).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// Where the credential of this machine as a paired device is kept.
+    pub fn device_file(&self) -> PathBuf {
+        self.dir.join("device.token")
+    }
+
+    /// The credential of this machine as a device, if it was paired and there is no operator token, which may do more.
+    ///
+    /// # Errors
+    /// The file cannot be read, or holds something else. Its text is not repeated.
+    pub fn device(&self) -> anyhow::Result<Option<DeviceCredential>> {
+        let operator = self.token_file(Identity::Operator);
+        if operator.try_exists().with_context(|| format!("cannot look for {}", operator.display()))? {
+            return Ok(None);
+        }
+        let path = self.device_file();
+        match fs::read_to_string(&path) {
+            Ok(text) => {
+                let device = DeviceCredential::read(&text);
+                let why = || format!("{} holds no device's token; pair this machine again", path.display());
+                device.with_context(why).map(Some)
+            }
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e).with_context(|| format!("cannot read {}", path.display())),
+        }
+    }
+
+    /// Keeps the credential of this machine as a device.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn put_device(&self, device: &DeviceCredential) -> anyhow::Result<()> {
+        let path = self.device_file();
+        let text = format!("{}\n{}", device.token, device.url);
+        write_private(&path, &text).with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// The one operator token for everybody, of a gateway that takes one. Written when it is first asked for.
@@ -193,8 +293,11 @@ impl Home {
 
 /// The token in the text of a file, if there is exactly one of the identity's kind.
 fn token_in(text: &str, identity: Identity) -> Option<String> {
-    let token = text.trim_end_matches(['\n', '\r']);
-    let digits = token.strip_prefix(identity.prefix())?.strip_prefix('_')?;
+    whole(text.trim_end_matches(['\n', '\r']), identity.prefix())
+}
+
+fn whole(token: &str, prefix: &str) -> Option<String> {
+    let digits = token.strip_prefix(prefix)?.strip_prefix('_')?;
     let is_whole =
         digits.len() == SECRET_DIGITS && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     is_whole.then(|| token.to_owned())
@@ -226,7 +329,8 @@ fn warn_if_open(path: &Path) {
     }
 }
 
-fn mode(path: &Path) -> Option<u32> {
+/// The permission bits of a file, if there is one.
+pub fn mode(path: &Path) -> Option<u32> {
     fs::metadata(path).ok().map(|metadata| metadata.permissions().mode() & 0o777)
 }
 
@@ -252,6 +356,23 @@ mod tests {
         ] {
             assert_eq!(token_in(bad, Identity::Operator), None, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_devices_token_goes_with_its_gateway_and_gives_way_to_the_operators() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(Some(dir.path().to_owned())).unwrap();
+        assert!(home.device().unwrap().is_none());
+        let device = DeviceCredential { token: secret("hgd"), url: "http://127.0.0.1:1".to_owned() };
+        home.put_device(&device).unwrap();
+        assert!(home.device().unwrap().is_some_and(|kept| kept == device));
+        assert_eq!(mode(&home.device_file()), Some(0o600));
+        for bad in ["", &secret("hgd"), &format!("{}\nx", secret("hga"))] {
+            fs::write(home.device_file(), bad).unwrap();
+            assert!(home.device().is_err(), "{bad:?}");
+        }
+        home.put_token(Identity::Operator, &secret("hgo")).unwrap();
+        assert!(home.device().unwrap().is_none());
     }
 
     #[test]

@@ -6,16 +6,22 @@ mod approvals;
 mod config;
 mod connect;
 mod demo;
+mod devices;
 mod digest;
+mod doctor;
 mod environment;
 mod exec;
 mod exit;
+mod freeze;
 mod home;
+mod output;
+mod pair;
 mod screen;
 mod serve;
 mod served;
 mod shell;
 mod table;
+mod token;
 mod when;
 
 use std::io::IsTerminal as _;
@@ -60,6 +66,12 @@ enum Command {
     Approvals(approvals::Arguments),
     Exec(exec::Arguments),
     Demo(demo::Arguments),
+    Pair(pair::Arguments),
+    Devices(devices::Arguments),
+    Token(token::Arguments),
+    Freeze(freeze::FreezeArguments),
+    Thaw(freeze::ThawArguments),
+    Doctor(doctor::Arguments),
     /// Identify requests: JSON lines in, their ids and digests out
     #[command(after_long_help = digest::long_help())]
     Digest,
@@ -68,14 +80,16 @@ enum Command {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let json = arguments.json;
-    let ended =
-        start_logging(matches!(arguments.command, Command::Serve(_))).map_err(Failure::from).and_then(|()| {
-            let runtime =
-                tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
-            let ended = runtime.block_on(run(arguments));
-            runtime.shutdown_timeout(LINGER);
-            ended
-        });
+    let logging = start_logging(matches!(arguments.command, Command::Serve(_)));
+    let ended = logging.map_err(Failure::from).and_then(|exporting| {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
+        let ended = runtime.block_on(run(arguments));
+        runtime.shutdown_timeout(LINGER);
+        // After everything that may still end a span.
+        drop(exporting);
+        ended
+    });
     ended.unwrap_or_else(|failure| report(&failure, json).into())
 }
 
@@ -97,6 +111,12 @@ async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             exec::run(connection.authority, exec, environment::variables()).await
         }
         Command::Demo(demo) => demo::run(target, demo, json).await?,
+        Command::Pair(pair) => pair::run(&target()?, pair, json).await?.into(),
+        Command::Devices(devices) => devices::run(&target()?, devices, json).await?.into(),
+        Command::Token(token) => token::run(&target()?, token, json).await?.into(),
+        Command::Freeze(freeze) => freeze::freeze(&target()?, freeze, json).await?.into(),
+        Command::Thaw(thaw) => freeze::thaw(&target()?, thaw, json).await?.into(),
+        Command::Doctor(doctor) => doctor::run(&target()?, doctor, json).await?.into(),
         Command::Digest => digest::run(std::io::stdin().lock(), std::io::stdout().lock())?.into(),
     })
 }
@@ -112,16 +132,50 @@ fn report(failure: &Failure, json: bool) -> Exit {
     failure.exit
 }
 
-/// Logs to standard error. A gateway tells what it does; other commands speak for themselves.
-fn start_logging(is_gateway: bool) -> anyhow::Result<()> {
+/// Logs to standard error. A gateway tells what it does; other commands speak for themselves. What is answered must live
+/// as long as anything is told: its end sends the last spans.
+fn start_logging(is_gateway: bool) -> anyhow::Result<Exporting> {
     let default = if is_gateway { "warn,holdgate=info" } else { "off" };
     let filter = environment::log_filter()?.unwrap_or_else(|| default.to_owned());
     let filter: Targets = filter
         .parse()
         .with_context(|| format!("HOLDGATE_LOG: {filter:?} is no filter, like info or holdgate=debug"))?;
-    let log = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal() && !environment::no_color());
-    tracing_subscriber::registry().with(log.with_filter(filter)).init();
-    Ok(())
+    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let log = if environment::logs_json()? {
+        log.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
+    } else {
+        log.with_ansi(std::io::stderr().is_terminal() && !environment::no_color()).boxed()
+    };
+    let subscriber = tracing_subscriber::registry().with(log.with_filter(filter));
+    if is_gateway && environment::exports_spans()? {
+        return export(subscriber);
+    }
+    subscriber.init();
+    Ok(None)
+}
+
+#[cfg(feature = "otlp")]
+type Exporting = Option<holdgate_telemetry::Telemetry>;
+#[cfg(not(feature = "otlp"))]
+type Exporting = Option<std::convert::Infallible>;
+
+#[cfg(feature = "otlp")]
+fn export(
+    logging: impl tracing::Subscriber
+    + for<'a> tracing_subscriber::registry::LookupSpan<'a>
+    + Send
+    + Sync
+    + 'static,
+) -> anyhow::Result<Exporting> {
+    let telemetry = holdgate_telemetry::Telemetry::start()?;
+    logging.with(telemetry.layer().with_filter(holdgate_telemetry::Export::filter())).init();
+    Ok(Some(telemetry))
+}
+
+/// Nothing depends on spans: the gateway serves without them.
+#[cfg(not(feature = "otlp"))]
+fn export(logging: impl SubscriberInitExt) -> anyhow::Result<Exporting> {
+    logging.init();
+    say("OpenTelemetry's variables ask for an export, but this build has no exporter; build it with --features otlp");
+    Ok(None)
 }

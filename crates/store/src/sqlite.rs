@@ -24,6 +24,7 @@ use crate::{
 
 #[cfg(test)]
 mod cost;
+mod examine;
 mod file;
 mod ledger;
 mod migrate;
@@ -35,6 +36,7 @@ mod sql;
 mod tokens;
 mod writer;
 
+pub use examine::{Examined, examine};
 use file::Placement;
 use owner::OwnerLock;
 pub use owner::owner_of;

@@ -146,6 +146,9 @@ pub struct Pairing {
     pub code: String,
     /// Until when, in Unix milliseconds.
     pub expires_at_ms: i64,
+    /// Where a browser types it, if pages are served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
 }
 
 impl fmt::Debug for Pairing {
@@ -318,7 +321,7 @@ mod tests {
         };
         let printed = [
             format!("{:?}", Paired { device, token: "SECRET".to_owned() }),
-            format!("{:?}", Pairing { code: "SECRET".to_owned(), expires_at_ms: 0 }),
+            format!("{:?}", Pairing { code: "SECRET".to_owned(), expires_at_ms: 0, url: None }),
             format!(
                 "{:?}",
                 CompletePairing {

@@ -6,6 +6,7 @@ mod approvals;
 mod away;
 mod digest;
 mod exec;
+mod people;
 mod reach;
 mod serve;
 mod world;

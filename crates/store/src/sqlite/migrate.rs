@@ -45,6 +45,18 @@ pub(super) fn check(conn: &Connection, path: &str) -> Result<(), StoreError> {
     inspect(conn, path).map(|_| ())
 }
 
+/// The schema's version, and the one that this program brings it to.
+///
+/// # Errors
+/// As [`check`].
+pub(super) fn versions(conn: &Connection, path: &str) -> Result<(u32, u32), StoreError> {
+    let known = u32::try_from(STEPS.len()).unwrap_or(u32::MAX);
+    Ok(match inspect(conn, path)? {
+        Found::Empty => (0, known),
+        Found::Ours { version } => (version, known),
+    })
+}
+
 /// Applies the steps that are missing, all in one transaction.
 ///
 /// # Errors
