@@ -80,16 +80,14 @@ enum Command {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let json = arguments.json;
-    let logging = start_logging(matches!(arguments.command, Command::Serve(_)));
-    let ended = logging.map_err(Failure::from).and_then(|exporting| {
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
-        let ended = runtime.block_on(run(arguments));
-        runtime.shutdown_timeout(LINGER);
-        // After everything that may still end a span.
-        drop(exporting);
-        ended
-    });
+    let ended =
+        start_logging(matches!(arguments.command, Command::Serve(_))).map_err(Failure::from).and_then(|()| {
+            let runtime =
+                tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
+            let ended = runtime.block_on(run(arguments));
+            runtime.shutdown_timeout(LINGER);
+            ended
+        });
     ended.unwrap_or_else(|failure| report(&failure, json).into())
 }
 
@@ -132,50 +130,16 @@ fn report(failure: &Failure, json: bool) -> Exit {
     failure.exit
 }
 
-/// Logs to standard error. A gateway tells what it does; other commands speak for themselves. What is answered must live
-/// as long as anything is told: its end sends the last spans.
-fn start_logging(is_gateway: bool) -> anyhow::Result<Exporting> {
+/// Logs to standard error. A gateway tells what it does; other commands speak for themselves.
+fn start_logging(is_gateway: bool) -> anyhow::Result<()> {
     let default = if is_gateway { "warn,holdgate=info" } else { "off" };
     let filter = environment::log_filter()?.unwrap_or_else(|| default.to_owned());
     let filter: Targets = filter
         .parse()
         .with_context(|| format!("HOLDGATE_LOG: {filter:?} is no filter, like info or holdgate=debug"))?;
-    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
-    let log = if environment::logs_json()? {
-        log.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
-    } else {
-        log.with_ansi(std::io::stderr().is_terminal() && !environment::no_color()).boxed()
-    };
-    let subscriber = tracing_subscriber::registry().with(log.with_filter(filter));
-    if is_gateway && environment::exports_spans()? {
-        return export(subscriber);
-    }
-    subscriber.init();
-    Ok(None)
-}
-
-#[cfg(feature = "otlp")]
-type Exporting = Option<holdgate_telemetry::Telemetry>;
-#[cfg(not(feature = "otlp"))]
-type Exporting = Option<std::convert::Infallible>;
-
-#[cfg(feature = "otlp")]
-fn export(
-    logging: impl tracing::Subscriber
-    + for<'a> tracing_subscriber::registry::LookupSpan<'a>
-    + Send
-    + Sync
-    + 'static,
-) -> anyhow::Result<Exporting> {
-    let telemetry = holdgate_telemetry::Telemetry::start()?;
-    logging.with(telemetry.layer().with_filter(holdgate_telemetry::Export::filter())).init();
-    Ok(Some(telemetry))
-}
-
-/// Nothing depends on spans: the gateway serves without them.
-#[cfg(not(feature = "otlp"))]
-fn export(logging: impl SubscriberInitExt) -> anyhow::Result<Exporting> {
-    logging.init();
-    say("OpenTelemetry's variables ask for an export, but this build has no exporter; build it with --features otlp");
-    Ok(None)
+    let log = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal() && !environment::no_color());
+    tracing_subscriber::registry().with(log.with_filter(filter)).init();
+    Ok(())
 }
