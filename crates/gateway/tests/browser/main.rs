@@ -11,5 +11,6 @@ mod answering;
 mod looks;
 mod losing_touch;
 mod opening;
+mod pairing;
 mod reach;
 mod several;
