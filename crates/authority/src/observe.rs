@@ -1,22 +1,35 @@
 //! What the authority tells operators: content-free logs and counters of every transition.
 //!
 //! Owns no decision, and nothing waits for it. Ids, kinds, reasons and times only: never an action, a reason or a name.
+//! Every label is a name out of a closed list.
 
 use std::sync::Arc;
 
 use holdgate_core::approval::{Binding, TerminalReason};
-use holdgate_core::{Event, Refusal};
-use holdgate_store::{Committed, Notice, Outcome, Store};
+use holdgate_core::presentation::masked;
+use holdgate_core::{Approval, Event, Refusal, Time};
+use holdgate_store::{Answer, Notice, Outcome, Store, StoreError, Stored};
 use tokio::sync::broadcast::error::RecvError;
 
-/// Observes every commit from now on, until the store is gone.
+/// How many facts are read back together.
+const CATCH_UP: u32 = 256;
+
+/// Observes every commit from now on, until the store is gone. Start it before the first commit of a gateway.
 pub(crate) fn start(store: &Arc<dyn Store>) {
     let mut notices = store.notices();
+    let store = Arc::downgrade(store);
     tokio::spawn(async move {
+        // The number of the last fact that was observed.
+        let mut seen = None;
         loop {
             match notices.recv().await {
+                // It was read back already.
+                Ok(Notice::Changed(committed)) if seen.is_some_and(|seen| committed.seq <= seen) => {}
                 Ok(Notice::Changed(committed)) => {
-                    committed.events.iter().for_each(|event| transition(&committed, event));
+                    for event in &committed.events {
+                        transition(&committed.approval, event, committed.at);
+                    }
+                    seen = Some(committed.seq);
                 }
                 Ok(Notice::Corrupt(id)) => {
                     metrics::counter!("holdgate_corrupt_total").increment(1);
@@ -24,7 +37,11 @@ pub(crate) fn start(store: &Arc<dyn Store>) {
                 }
                 Ok(Notice::Identity(_)) => {}
                 Err(RecvError::Lagged(missed)) => {
-                    metrics::counter!("holdgate_transitions_unobserved_total").increment(missed);
+                    let Some(store) = store.upgrade() else { return };
+                    if !matches!(catch_up(&*store, &mut seen).await, Ok(true)) {
+                        metrics::counter!("holdgate_unobserved_notices_total").increment(missed);
+                        tracing::warn!(missed, "counters have missed some transitions");
+                    }
                 }
                 Err(RecvError::Closed) => return,
             }
@@ -32,15 +49,34 @@ pub(crate) fn start(store: &Arc<dyn Store>) {
     });
 }
 
-fn transition(committed: &Committed, event: &Event) {
-    let approval = &committed.approval;
+/// Observes what was missed, as the store has it. False if nobody knows where to begin.
+async fn catch_up(store: &dyn Store, seen: &mut Option<u64>) -> Result<bool, StoreError> {
+    let Some(after) = seen else { return Ok(false) };
+    loop {
+        let page = store.events(*after, CATCH_UP).await?;
+        for recorded in &page {
+            // One that is gone or does not decode has nothing to tell; the latter is counted as corrupt.
+            if let Some(found) = store.approval(recorded.approval.as_str()).await?
+                && let Stored::Sound(approval) = found.stored
+            {
+                transition(&approval, &recorded.event, recorded.at);
+            }
+            *after = recorded.seq;
+        }
+        if page.len() < CATCH_UP as usize {
+            return Ok(true);
+        }
+    }
+}
+
+fn transition(approval: &Approval, event: &Event, at: Time) {
     let kind = approval.kind.as_str();
     match event {
         Event::Opened => {
             metrics::counter!("holdgate_requests_total", "kind" => kind).increment(1);
             #[expect(clippy::cast_precision_loss, reason = "an audience has at most 64 sessions")]
             metrics::histogram!("holdgate_audience_sessions").record(approval.audience.len() as f64);
-            told(committed, "pending", "", 0);
+            told(approval, "pending", "", at);
         }
         Event::Voted { decision } => {
             metrics::counter!("holdgate_votes_total", "kind" => kind, "decision" => decision.as_str())
@@ -50,18 +86,22 @@ fn transition(committed: &Committed, event: &Event) {
             let (status, reason_name) = (status.as_str(), reason.as_str());
             metrics::counter!("holdgate_terminals_total", "kind" => kind, "status" => status, "reason" => reason_name)
                 .increment(1);
-            let latency_ms = committed.at.ms_after(approval.created_at);
+            let latency_ms = at.ms_after(approval.created_at);
             #[expect(clippy::cast_precision_loss, reason = "30 days in milliseconds are exact")]
             metrics::histogram!("holdgate_request_to_terminal_seconds", "kind" => kind)
                 .record(latency_ms as f64 / 1_000.0);
-            if matches!(reason, TerminalReason::GatewayRestart | TerminalReason::CallerLost) {
-                metrics::counter!("holdgate_orphans_total", "reason" => reason_name).increment(1);
+            match reason {
+                TerminalReason::GatewayRestart | TerminalReason::CallerLost => {
+                    metrics::counter!("holdgate_orphans_total", "reason" => reason_name).increment(1);
+                }
+                TerminalReason::NoRoute => metrics::counter!("holdgate_no_route_total").increment(1),
+                _ => {}
             }
-            told(committed, status, reason_name, latency_ms);
+            told(approval, status, reason_name, at);
         }
         Event::Revoked => {
             metrics::counter!("holdgate_revocations_total", "kind" => kind).increment(1);
-            told(committed, "revoked", "", committed.at.ms_after(approval.created_at));
+            told(approval, "revoked", "", at);
         }
         Event::Claimed | Event::ClaimTaken => {
             metrics::counter!("holdgate_claims_total", "kind" => kind).increment(1);
@@ -74,22 +114,26 @@ fn transition(committed: &Committed, event: &Event) {
 }
 
 /// One line for each transition.
-fn told(committed: &Committed, status: &str, reason: &str, latency_ms: i64) {
-    let approval = &committed.approval;
-    let session = approval.audience.first().map_or("", String::as_str);
+fn told(approval: &Approval, status: &str, reason: &str, at: Time) {
+    // The source's session is the first that sees the request. Its key is the requester's words.
+    let session = approval.audience.first().map(|key| masked(key)).unwrap_or_default();
+    let (at_ms, latency_ms) = (at.as_ms(), at.ms_after(approval.created_at));
     let run = match &approval.binding {
         Binding::Checkpoint(run) => run.as_str(),
         Binding::Runtime(_) => "",
     };
     tracing::info!(
         target: "holdgate::transition",
-        id = %approval.id, kind = approval.kind.as_str(), session, run, status, reason, latency_ms, "transition"
+        id = %approval.id, kind = approval.kind.as_str(), session, run, status, reason, at_ms, latency_ms,
+        "transition"
     );
 }
 
 /// Counts how an answer fared against others.
 pub(crate) fn race(outcome: &Outcome) {
     let fared = match outcome {
+        // It takes more answers to end this one.
+        Outcome::Committed(Answer::Approval(approval)) if approval.end().is_none() => "counted",
         Outcome::Committed(_) => "winner",
         Outcome::Duplicate(_) => "idempotent-retry",
         Outcome::Refused(Refusal::AlreadyDecided, _) => "conflict",

@@ -61,6 +61,10 @@ impl Service {
     /// # Errors
     /// Fails if the store does.
     pub async fn start(store: Arc<dyn Store>, role: Role) -> Result<Arc<Self>, Error> {
+        if matches!(role, Role::Gateway { .. }) {
+            // Before the epoch: its beginning ends what waited on the earlier ones.
+            observe::start(&store);
+        }
         let (own, links) = match role {
             Role::Embedded => (None, Links::default()),
             Role::Gateway { instance, url } => {
@@ -68,9 +72,6 @@ impl Service {
             }
         };
         let waiters = Waiters::new(store.notices());
-        if own.is_some() {
-            observe::start(&store);
-        }
         let policy = RwLock::new(Arc::new(Policy::default()));
         Ok(Arc::new(Self { store, own, links, policy, next_prune_ms: AtomicI64::new(0), waiters }))
     }

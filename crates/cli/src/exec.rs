@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use holdgate_authority::{Authority, Error};
 use holdgate_core::approval::Status;
-use holdgate_core::presentation::visible;
+use holdgate_core::presentation::masked;
 use holdgate_wire::Approval;
 use holdgate_wire::request::SettledOutcome;
 
@@ -275,5 +275,5 @@ fn hide_our_environment() {
 /// People's text goes to stderr, where a closed stream is no reason to stop: stdout is the child's alone.
 fn say(text: &str) {
     // What the authority says comes with its escapes already made: they are not escaped once more.
-    let _ = writeln!(std::io::stderr(), "holdgate: {}", visible(text).replace(r"\u{5C}u{", r"\u{"));
+    let _ = writeln!(std::io::stderr(), "holdgate: {}", masked(text).replace(r"\u{5C}u{", r"\u{"));
 }

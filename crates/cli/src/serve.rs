@@ -14,7 +14,7 @@ use anyhow::Context as _;
 use holdgate_authority::Service;
 use holdgate_gateway::{Gateway, PublicUrl};
 use holdgate_store::{Op, Store, StoreError};
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::{Config, Flags, Live, Source, TlsFiles, Written};
@@ -26,9 +26,6 @@ use crate::served::Served;
 const PROBE: Duration = Duration::from_secs(2);
 /// How often recorded latencies are folded into their histograms, whether or not anybody reads them.
 const FOLD_METRICS: Duration = Duration::from_secs(5);
-/// Upper bounds of the latency histograms, in seconds. Waiting for a person has its own long tail.
-const LATENCY_BUCKETS: [f64; 14] =
-    [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
 
 /// Serve approvals to agents, reviewers and other commands
 #[derive(Clone, Debug, clap::Args)]
@@ -185,9 +182,7 @@ fn told_to_stop() -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
 }
 
 fn metrics() -> anyhow::Result<PrometheusHandle> {
-    let seconds = Matcher::Suffix("_seconds".to_owned());
-    PrometheusBuilder::new()
-        .set_buckets_for_metric(seconds, &LATENCY_BUCKETS)
+    holdgate_gateway::metrics_recorder()
         .and_then(PrometheusBuilder::install_recorder)
         .context("metrics cannot be recorded")
 }

@@ -23,6 +23,8 @@ use crate::Gateway;
 use crate::reach::Reach;
 use crate::rpc::Rpc;
 
+pub use system::metrics_recorder;
+
 /// What every handler may use.
 #[derive(Clone)]
 pub(crate) struct App {

@@ -3,7 +3,7 @@
 use holdgate_core::access::{Access, access};
 use holdgate_core::approval::{self as domain, Outcome, Status, TerminalReason};
 use holdgate_core::audience::session_label;
-use holdgate_core::presentation::{Fact, Presentation, visible};
+use holdgate_core::presentation::{Fact, Presentation, masked, visible};
 use holdgate_core::requirement::Decision;
 use holdgate_core::{Actor, Kind, Principal};
 use serde::{Deserialize, Serialize};
@@ -311,7 +311,7 @@ impl Approval {
             reference: approval.reference(),
             kind: approval.kind,
             status: approval.status(),
-            boundary: visible(&approval.boundary),
+            boundary: masked(&approval.boundary),
             digest: approval.digest.to_hex(),
             url: links.url(approval.id.as_str()),
             url_path: links.path(approval.id.as_str()),
@@ -394,12 +394,12 @@ impl Approval {
 }
 
 fn safe(text: &Option<String>) -> Option<String> {
-    text.as_deref().map(visible)
+    text.as_deref().map(masked)
 }
 
 impl From<&Actor> for Identity {
     fn from(actor: &Actor) -> Self {
-        Self { kind: actor.kind.as_str().to_owned(), label: visible(&actor.label) }
+        Self { kind: actor.kind.as_str().to_owned(), label: masked(&actor.label) }
     }
 }
 
@@ -432,7 +432,7 @@ impl From<&domain::Vote> for Vote {
 impl Source {
     fn of(source: &domain::Source, access: Access) -> Self {
         let asked = access == Access::Request;
-        let label = |key: &Option<String>| key.as_deref().map(|key| visible(session_label(key)));
+        let label = |key: &Option<String>| key.as_deref().map(|key| masked(session_label(key)));
         Self {
             agent: safe(&source.agent),
             session: if asked { safe(&source.session) } else { label(&source.session) },

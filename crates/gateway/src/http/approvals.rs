@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use holdgate_authority::{Authority, Error};
+use holdgate_authority::Authority;
 use holdgate_core::limits::WAIT_MS;
 use holdgate_wire::{
     Approval, ApprovalPage, Cancel, Claim, Code, CreateApproval, Decide, Decided, ListApprovals, ListHistory,
@@ -33,10 +33,6 @@ pub(super) async fn create(
 ) -> Result<Response, HttpError> {
     let key = idempotency_key(&headers)?;
     let created = caller.create(request, key).await?;
-    if created.is_new {
-        metrics::counter!("holdgate_approvals_requested_total", "kind" => created.approval.kind.as_str())
-            .increment(1);
-    }
     Ok(json(if created.is_new { StatusCode::CREATED } else { StatusCode::OK }, &created.approval))
 }
 
@@ -114,16 +110,7 @@ pub(super) async fn decide(
     Id(id): Id,
     Body(decision): Body<Decide>,
 ) -> Result<Response, HttpError> {
-    let answer = decision.decision.as_str();
-    let decided = caller.decide(&id, decision).await;
-    let result = match &decided {
-        Ok(decided) if decided.applied => "applied",
-        Ok(_) => "repeated",
-        Err(Error::Problem(problem)) if problem.code == Code::AlreadyDecided => "lost",
-        Err(_) => "refused",
-    };
-    metrics::counter!("holdgate_decisions_total", "decision" => answer, "result" => result).increment(1);
-    Ok(json(StatusCode::OK, &decided?))
+    Ok(json(StatusCode::OK, &caller.decide(&id, decision).await?))
 }
 
 /// Spends an allow. The same claim again is answered the same.

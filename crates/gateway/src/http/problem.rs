@@ -8,7 +8,7 @@ use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use holdgate_authority::Error;
 use holdgate_core::limits::DETAIL_CHARS;
-use holdgate_core::presentation::visible;
+use holdgate_core::presentation::masked;
 use holdgate_wire::{Code, Problem};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -57,7 +57,7 @@ impl IntoResponse for HttpError {
 
 /// The detail as it may be shown: it quotes what a caller sent, which may be long and may deceive.
 pub(super) fn presentable(detail: &str) -> String {
-    let shown = visible(detail.get(..detail.floor_char_boundary(DETAIL_CHARS * 4)).unwrap_or_default());
+    let shown = masked(detail.get(..detail.floor_char_boundary(DETAIL_CHARS * 4)).unwrap_or_default());
     if shown.chars().count() <= DETAIL_CHARS {
         return shown;
     }

@@ -221,6 +221,8 @@ impl Replies {
     /// The connection is gone.
     pub(crate) async fn send(&self, id: &str, answer: Result<Value, Failure>) -> Result<(), Gone> {
         self.line.count(&answer);
+        let outcome = answer.as_ref().map_or_else(|failure| failure.code, |_| "ok");
+        tracing::Span::current().record("outcome", outcome);
         self.line.answers.send(frame::response(id, &answer)).await.map_err(|_| Gone)
     }
 

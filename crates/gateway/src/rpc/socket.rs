@@ -20,10 +20,12 @@ use tokio_tungstenite::tungstenite::error::{CapacityError, Error as WsError};
 use tokio_tungstenite::tungstenite::protocol::frame::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Bytes, Message};
+use tracing::Instrument as _;
 
 use super::frame::{self, Failure, Incoming};
 use super::handshake::{self, Entered};
 use super::line::{Close, Line};
+use super::methods::METHODS;
 use super::session::Session;
 use super::stream::Bounded;
 use super::upgrade::Peer;
@@ -177,7 +179,8 @@ where
         drop(text);
         let replies = Replies::new(Arc::clone(line), line.place().await);
         let (rpc, session) = (rpc.clone(), Arc::clone(session));
-        tokio::spawn(async move {
+        let span = span(&request.method);
+        let answering = async move {
             if request.method == "connect" {
                 let failure = Failure::invalid("connect is only valid as the first request");
                 // A connection that is gone needs no answer.
@@ -188,8 +191,15 @@ where
                 () = methods::call(&rpc, &session, request, &replies) => {}
                 () = replies.abandoned() => {}
             }
-        });
+        };
+        tokio::spawn(answering.instrument(span));
     }
+}
+
+/// The span of one call. What a caller makes up is no name.
+fn span(method: &str) -> tracing::Span {
+    let method = METHODS.iter().find(|known| **known == method).copied().unwrap_or("unknown");
+    tracing::trace_span!(target: "holdgate::span", "rpc", method, outcome = "none")
 }
 
 async fn write<S>(

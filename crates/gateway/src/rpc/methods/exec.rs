@@ -218,7 +218,6 @@ pub(super) async fn ask(
 }
 
 async fn deny_unrouted(call: &Call<'_>, approval: &Approval) {
-    metrics::counter!("holdgate_no_route_total").increment(1);
     let denied = call.rpc.service.apply(&approval.id, Command::DenyUnrouted, &Principal::authority()).await;
     if let Err(error) = denied {
         // Somebody answered first, or it cannot be stored: then its deadline denies it.
@@ -359,7 +358,9 @@ fn requirement(call: &Call<'_>, asked: &Asked) -> RequirementRequest {
         withheld.contains(decision) || (always_asks && *decision == Decision::AllowAlways)
     };
     RequirementRequest {
-        allowed_decisions: Some(Decision::ALL.into_iter().filter(|decision| !is_withheld(decision)).collect()),
+        allowed_decisions: Some(
+            Decision::ALL.into_iter().filter(|decision| !is_withheld(decision)).collect(),
+        ),
         reviewers: reviewers(call, asked.approval_reviewer_device_ids.as_deref()),
         ..RequirementRequest::default()
     }
