@@ -53,7 +53,7 @@ fn by_code(base: &str, next: &str) -> Markup {
     html! {
         p {
             "Pair this browser: run " code { "holdgate pair" } " on the machine of the gateway and type the code that it "
-            "shows. This browser then stays signed in for 30 days, until it is revoked."
+            "shows. This browser then stays signed in for 30 days, unless it is revoked."
         }
         form method="post" action={ (base) "/sign-in" } {
             input type="hidden" name="next" value=(next);
@@ -74,7 +74,7 @@ fn by_code(base: &str, next: &str) -> Markup {
 fn by_token(base: &str, next: &str) -> Markup {
     html! {
         p {
-            "Or paste a token. The operator's is in the file " code { "operator.token" }
+            "Or paste a token. The operator’s is in the file " code { "operator.token" }
             " in Holdgate’s home directory on the machine that runs this gateway."
         }
         form method="post" action={ (base) "/sign-in" } {
