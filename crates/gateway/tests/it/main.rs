@@ -8,6 +8,7 @@ mod contract;
 mod doors;
 mod lifetime;
 mod matrix;
+mod observed;
 mod people;
 mod reach;
 mod reached;
