@@ -6,5 +6,6 @@
 
 mod exec;
 mod proxy;
+mod restart;
 mod runner;
 mod world;
