@@ -369,11 +369,11 @@ async fn every_method_follows_one_rule_and_tells_nobody_of_what_is_not_for_them(
     let (roles, device) = roles(&gateway).await;
     let mut asked: Vec<(String, usize)> = Vec::new();
     for kind in ["exec", "tool"] {
-        for which in 0..RECORDS.len() {
+        for (which, record_of) in RECORDS.into_iter().enumerate() {
             for (nth, role) in roles.iter().enumerate() {
                 let record = ask(&gateway, which, kind, nth, &device).await;
                 let found = access(&stored(&gateway, &record.id).await, &role.principal);
-                assert_eq!(found, role.access(which), "{} of {}", role.name, RECORDS[which]);
+                assert_eq!(found, role.access(which), "{} of {}", role.name, record_of);
                 role.tries(&gateway, which, &record).await;
                 asked.push((record.id, which));
             }
