@@ -131,7 +131,12 @@ async fn keep_reloading(mut told: Signal, mut live: Live, service: &Service) {
         let mut fresh = None;
         live.reload(|config| fresh = Some(config.policy().in_force()));
         let put = match fresh {
-            Some(Ok(policy)) => service.put_policy(policy).await.map_err(anyhow::Error::from),
+            Some(Ok(policy)) => {
+                let (approvals, denials) = (policy.floor.approvals, policy.floor.denials);
+                let put = service.put_policy(policy).await;
+                put.map(|()| tracing::info!(approvals, denials, "the least that a request takes"))
+                    .map_err(anyhow::Error::from)
+            }
             Some(Err(why)) => Err(why),
             None => continue,
         };

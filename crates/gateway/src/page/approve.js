@@ -134,7 +134,14 @@ function clock(ms) {
 
 function title() {
   if (state === 'connection-error' && sent?.lost.size > 0) return 'No reply yet: the outcome is not known';
+  if (isAnswered()) return 'Your answer is recorded';
+  if (state === 'allowed' && record.revocation) return 'Approved, then taken back';
   return state === 'elsewhere' ? `Answered elsewhere: ${ENDED[record.status]}` : TITLES[state];
+}
+
+/** Whether this person has answered, and it takes more people. */
+function isAnswered() {
+  return ['loading', 'pending'].includes(state) && Boolean(record.yourVote);
 }
 
 /** The lines under the title: who answered and why, or what to do. */
@@ -233,7 +240,8 @@ function controls() {
   if (!deny) return;
   const open = state === 'pending';
   // The status may be far above the buttons: what they wait for is also said beside them.
-  now.textContent = ['resolving', 'connection-error'].includes(state) ? title() : '';
+  const beside = isAnswered() ? `${title()}. It takes more people.` : title();
+  now.textContent = isAnswered() || ['resolving', 'connection-error'].includes(state) ? beside : '';
   deny.disabled = !open || record.yourVote === 'deny';
   reason.disabled = !open && state !== 'loading';
   if (!allow) return;
@@ -295,8 +303,7 @@ function accept(next) {
   if (outcome !== 'pending') return void show(outcome);
   watched = true;
   if (state === 'pending' || state === 'loading') return void show(state);
-  if (record.yourVote === sent?.decision) note.textContent = 'Your answer is recorded. It takes more people.';
-  else if (sent?.lost.has(sent.decision)) note.textContent = 'Your answer has not been recorded. Please answer again.';
+  if (sent?.lost.has(sent.decision) && record.yourVote !== sent.decision) note.textContent = 'Your answer has not been recorded. Please answer again.';
   arm();
 }
 

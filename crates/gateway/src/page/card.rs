@@ -101,7 +101,7 @@ fn what_it_takes(approval: &Approval) -> Option<Markup> {
         @for list in lists {
             div.quiet { "reviewed by " span.verbatim { (verbatim(&list.join(", "))) } }
         }
-        @if required.approvals > 1 && !required.requester_may_decide {
+        @if required.approvals > 1 && !required.requester_may_decide && approval.requester.kind != "agent" {
             div.quiet { "who asked is not one of them" }
         }
     })

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use holdgate_core::approval::Status;
-use holdgate_core::presentation::visible;
+use holdgate_core::presentation::masked;
 use holdgate_core::{Approval, Event};
 use holdgate_store::Committed;
 use holdgate_wire::Links;
@@ -38,7 +38,8 @@ pub(crate) fn of(committed: &Committed, links: &Links) -> Vec<Projected> {
         match event {
             Event::Opened => {
                 // What follows in the same commit has events of its own.
-                let pending = Approval { phase: holdgate_core::Phase::Pending, votes: Vec::new(), ..approval.clone() };
+                let pending =
+                    Approval { phase: holdgate_core::Phase::Pending, votes: Vec::new(), ..approval.clone() };
                 streams(&pending, committed, links, &mut projected);
                 projected.push(requested(&pending));
             }
@@ -90,7 +91,7 @@ fn resolved(approval: &Approval, committed: &Committed) -> Projected {
     let payload = json!({
         "id": approval.id.as_str(),
         "decision": approval.decision().map(|decision| decision.as_str()),
-        "resolvedBy": by.map(|by| visible(&by.label)),
+        "resolvedBy": by.map(|by| masked(&by.label)),
         "ts": committed.at.as_ms(),
         "request": projection::request(approval),
     });

@@ -4,7 +4,7 @@
 //! was stored); everything else is told whole in the nearest shape, or cannot be allowed from here.
 
 use holdgate_core::approval::{Status, TerminalReason};
-use holdgate_core::presentation::visible;
+use holdgate_core::presentation::masked;
 use holdgate_core::principal::PrincipalKind;
 use holdgate_core::requirement::Decision;
 use holdgate_core::{Actor, Approval, Kind};
@@ -53,7 +53,7 @@ pub(crate) fn snapshot(approval: &Approval, links: &Links, shown: Shown) -> Valu
     }
     if shown == Shown::Whole {
         if let Some(agent) = &approval.source.agent {
-            snapshot["source"] = json!({ "agentId": visible(agent) });
+            snapshot["source"] = json!({ "agentId": masked(agent) });
         }
         snapshot["resolver"] = resolver(&end.by, end.reason);
     }
@@ -102,7 +102,7 @@ fn resolver(by: &Actor, reason: TerminalReason) -> Value {
             json!({ "kind": kind, "id": "no-approval-route" })
         }
         PrincipalKind::Authority => json!({ "kind": kind }),
-        _ => json!({ "kind": kind, "id": visible(&by.label) }),
+        _ => json!({ "kind": kind, "id": masked(&by.label) }),
     }
 }
 
@@ -167,9 +167,13 @@ fn standing(approval: &Approval) -> Value {
 pub(crate) fn request(approval: &Approval) -> Value {
     let came = approval.v4_request.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
     let mut request = came.unwrap_or_else(|| {
-        let agent = approval.source.agent.as_deref().map(visible);
-        let run = approval.source.run_id.as_deref().map(visible);
-        if approval.kind == Kind::Exec { exec_request(approval, agent, run) } else { plugin_request(approval, agent, run) }
+        let agent = approval.source.agent.as_deref().map(masked);
+        let run = approval.source.run_id.as_deref().map(masked);
+        if approval.kind == Kind::Exec {
+            exec_request(approval, agent, run)
+        } else {
+            plugin_request(approval, agent, run)
+        }
     });
     request["allowedDecisions"] = names(&offered(approval));
     // Reviewers are shown labels, not the keys that route events.
@@ -180,8 +184,12 @@ pub(crate) fn request(approval: &Approval) -> Value {
 fn exec_request(approval: &Approval, agent: Option<String>, run: Option<String>) -> Value {
     let shown = &approval.presentation;
     let facts = shown.facts.iter().filter(|fact| fact.label != "Command");
-    let told: Vec<String> =
-        shown.flags.iter().cloned().chain(facts.map(|fact| format!("{}: {}", fact.label, fact.text))).collect();
+    let told: Vec<String> = shown
+        .flags
+        .iter()
+        .cloned()
+        .chain(facts.map(|fact| format!("{}: {}", fact.label, fact.text)))
+        .collect();
     let warning = if told.is_empty() { Value::Null } else { told.join("\n").into() };
     json!({
         "command": shown.command_text.as_deref().unwrap_or(&shown.headline),
@@ -192,17 +200,20 @@ fn exec_request(approval: &Approval, agent: Option<String>, run: Option<String>)
 
 fn plugin_request(approval: &Approval, agent: Option<String>, run: Option<String>) -> Value {
     let shown = &approval.presentation;
-    let title = within(&shown.headline, TITLE).unwrap_or_else(|| format!("{} to review", title(approval.kind)));
+    let title =
+        within(&shown.headline, TITLE).unwrap_or_else(|| format!("{} to review", title(approval.kind)));
     let whole = told(approval);
     let description = match (&whole, within(&shown.headline, DESCRIPTION)) {
-        (None, _) => "It is too long to be shown here. Open its page to see it whole and to allow it.".to_owned(),
+        (None, _) => {
+            "It is too long to be shown here. Open its page to see it whole and to allow it.".to_owned()
+        }
         (Some(_), Some(headline)) => headline,
         (Some(_), None) => "The whole action is in the detail.".to_owned(),
     };
     json!({
         "title": title, "description": description, "detail": whole.filter(|detail| !detail.is_empty()),
         "severity": if shown.flags.is_empty() { "info" } else { "warning" },
-        "pluginId": null, "toolName": shown.tool_name, "toolCallId": approval.source.tool_call_id.as_deref().map(visible),
+        "pluginId": null, "toolName": shown.tool_name, "toolCallId": approval.source.tool_call_id.as_deref().map(masked),
         "agentId": agent, "sessionKey": null, "runId": run,
     })
 }

@@ -16,10 +16,12 @@ async fn the_first_of_two_people_sees_that_it_takes_another_and_then_the_end() {
         stage.until("pending").await;
         assert!(stage.text("#approval").await.contains("2 different people must allow it."));
         stage.click("#allow-once").await;
-        stage.until_true("document.getElementById('note').textContent.includes('It takes more people')").await;
+        stage.until_true("document.getElementById('now').textContent.includes('It takes more people')").await;
         stage.until("pending").await;
         stage
-            .until_true("document.getElementById('status').textContent.includes('1 of 2 people have allowed it')")
+            .until_true(
+                "document.getElementById('status').textContent.includes('1 of 2 people have allowed it')",
+            )
             .await;
         assert!(!stage.is_enabled("#allow-once").await, "one person answers once");
         assert!(stage.is_enabled("#deny").await, "but may change their mind to a no");
@@ -61,8 +63,11 @@ async fn an_allow_that_was_taken_back_says_so() {
         stage.click("#allow-once").await;
         stage.until_attr("data-execution", "waiting").await;
         let revoke = format!("/v1/approvals/{}/revoke", id(&record));
-        let reply =
-            stage.gateway().by(Persona::OtherReviewer).post(&revoke, json!({ "reason": "wrong table" })).await;
+        let reply = stage
+            .gateway()
+            .by(Persona::OtherReviewer)
+            .post(&revoke, json!({ "reason": "wrong table" }))
+            .await;
         assert_eq!(reply.status, 200, "{}", reply.text);
         stage.until_attr("data-execution", "revoked").await;
         assert!(stage.text("#progress").await.contains("Taken back by other-reviewer"));

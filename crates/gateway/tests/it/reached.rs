@@ -36,7 +36,10 @@ impl Reached {
         let store = SqliteStore::open(OpenOptions { path, clock: Arc::new(SystemClock::new()) }).unwrap();
         for persona in Persona::KNOWN {
             let hash = credential_hash(persona.name());
-            store.execute(Op::PutCredential { hash, principal: persona.principal(), recovers: false }).await.unwrap();
+            store
+                .execute(Op::PutCredential { hash, principal: persona.principal(), recovers: false })
+                .await
+                .unwrap();
         }
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
