@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use holdgate_authority::{Authority, Error, Local};
 use holdgate_core::limits::HEAD_BYTES;
-use holdgate_core::presentation::visible;
+use holdgate_core::presentation::masked;
 use holdgate_wire::{Code, Problem};
 use serde::Deserialize;
 
@@ -128,7 +128,7 @@ pub(super) async fn sign_in_form(State(app): State<App>, headers: HeaderMap) -> 
     let base = app.reach.base_path();
     Ok(match auth::page_reviewer(&app, &headers).await? {
         None => html(StatusCode::OK, page::pair_page(base, None)),
-        Some(reviewer) => html(StatusCode::OK, page::signed_in_page(base, &visible(&reviewer.label))),
+        Some(reviewer) => html(StatusCode::OK, page::signed_in_page(base, &masked(&reviewer.label))),
     })
 }
 

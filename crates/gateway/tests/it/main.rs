@@ -4,6 +4,7 @@
 
 mod access;
 mod attacks;
+mod canary;
 mod contract;
 mod doors;
 mod lifetime;
