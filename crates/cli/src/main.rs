@@ -33,7 +33,7 @@ use anyhow::Context as _;
 use clap::Parser as _;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
-use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use connect::{Target, WithoutGateway};
 use exit::{Exit, Failure, say};
@@ -80,14 +80,15 @@ enum Command {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let json = arguments.json;
-    let ended =
-        start_logging(matches!(arguments.command, Command::Serve(_))).map_err(Failure::from).and_then(|()| {
-            let runtime =
-                tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
-            let ended = runtime.block_on(run(arguments));
-            runtime.shutdown_timeout(LINGER);
-            ended
-        });
+    let logging = start_logging(matches!(arguments.command, Command::Serve(_)));
+    let ended = logging.map_err(Failure::from).and_then(|_exporting| {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
+        let ended = runtime.block_on(run(arguments));
+        runtime.shutdown_timeout(LINGER);
+        // What exports goes last, after everything that may still end a span.
+        ended
+    });
     ended.unwrap_or_else(|failure| report(&failure, json).into())
 }
 
@@ -130,16 +131,59 @@ fn report(failure: &Failure, json: bool) -> Exit {
     failure.exit
 }
 
-/// Logs to standard error. A gateway tells what it does; other commands speak for themselves.
-fn start_logging(is_gateway: bool) -> anyhow::Result<()> {
+/// Logs to standard error. A gateway tells what it does; other commands speak for themselves. What is answered must live
+/// as long as anything is told: its end sends the last spans.
+fn start_logging(is_gateway: bool) -> anyhow::Result<Exporting> {
     let default = if is_gateway { "warn,holdgate=info" } else { "off" };
     let filter = environment::log_filter()?.unwrap_or_else(|| default.to_owned());
     let filter: Targets = filter
         .parse()
         .with_context(|| format!("HOLDGATE_LOG: {filter:?} is no filter, like info or holdgate=debug"))?;
-    let log = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal() && !environment::no_color());
-    tracing_subscriber::registry().with(log.with_filter(filter)).init();
-    Ok(())
+    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let log = if environment::logs_json()? {
+        log.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
+    } else {
+        log.with_ansi(std::io::stderr().is_terminal() && !environment::no_color()).boxed()
+    };
+    let subscriber = tracing_subscriber::registry().with(log.with_filter(filter));
+    let exports = if is_gateway { environment::exports_spans() } else { Ok(false) };
+    match exports {
+        Ok(true) => return Ok(export(subscriber)),
+        Ok(false) => {}
+        // Nothing depends on spans: the gateway serves without them.
+        Err(why) => say(&format!("no spans are exported: {why:#}")),
+    }
+    subscriber.init();
+    Ok(None)
+}
+
+#[cfg(feature = "otlp")]
+type Exporting = Option<holdgate_telemetry::Telemetry>;
+#[cfg(not(feature = "otlp"))]
+type Exporting = Option<std::convert::Infallible>;
+
+#[cfg(feature = "otlp")]
+fn export<S>(logging: S) -> Exporting
+where
+    S: tracing::Subscriber + for<'a> tracing_subscriber::registry::LookupSpan<'a> + Send + Sync + 'static,
+{
+    use holdgate_telemetry::{Export, Telemetry};
+    match Telemetry::start() {
+        Ok(telemetry) => {
+            logging.with(telemetry.layer().with_filter(Export::filter())).init();
+            Some(telemetry)
+        }
+        Err(why) => {
+            say(&why.to_string());
+            logging.init();
+            None
+        }
+    }
+}
+
+#[cfg(not(feature = "otlp"))]
+fn export(logging: impl SubscriberInitExt) -> Exporting {
+    say("no spans are exported: this build has no exporter; build it with --features otlp");
+    logging.init();
+    None
 }
