@@ -143,3 +143,57 @@ pub(crate) fn race(outcome: &Outcome) {
     };
     metrics::counter!("holdgate_resolve_races_total", "outcome" => fared).increment(1);
 }
+
+#[cfg(test)]
+mod tests {
+    use holdgate_core::Principal;
+    use holdgate_core::principal::PrincipalKind;
+    use holdgate_store::clock::SystemClock;
+    use holdgate_store::sqlite::{OpenOptions, SqliteStore};
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
+    use super::*;
+    use crate::{Authority as _, Local, Role, Service};
+
+    #[tokio::test]
+    async fn what_was_missed_is_counted_from_the_store_and_nothing_twice() {
+        let dir = tempfile::tempdir().unwrap();
+        let options =
+            OpenOptions { path: dir.path().join("holdgate.db"), clock: Arc::new(SystemClock::new()) };
+        let store = SqliteStore::open(options).unwrap();
+        let principal = Principal::new("agent".parse().unwrap(), PrincipalKind::Administrator, "agent");
+        let hash = holdgate_core::Digest::of(b"token");
+        let put = holdgate_store::Op::PutCredential { hash, principal: principal.clone(), recovers: false };
+        store.execute(put).await.unwrap();
+        let role = Role::Gateway { instance: "default".to_owned(), url: "http://127.0.0.1:1".to_owned() };
+        let service = Service::start(store.clone(), role).await.unwrap();
+        let agent = Local::new(service, principal);
+        // More than one page of facts.
+        for n in 0..CATCH_UP {
+            let request = serde_json::json!({ "kind": "exec", "content": { "argv": ["ls", n.to_string()] } });
+            let asked = agent.create(serde_json::from_value(request).unwrap(), None).await.unwrap();
+            if n < 100 {
+                let id = asked.approval.id;
+                agent.cancel(&id, serde_json::from_str("{}").unwrap()).await.unwrap();
+            }
+        }
+        let facts = store.events(0, 10_000).await.unwrap();
+        assert!(facts.len() > CATCH_UP as usize);
+
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let metrics = recorder.handle();
+        let _recording = metrics::set_default_local_recorder(&recorder);
+        let mut seen = Some(0);
+        assert_eq!(catch_up(&*store, &mut seen).await, Ok(true));
+        assert_eq!(seen, facts.last().map(|fact| fact.seq));
+        assert_eq!(catch_up(&*store, &mut seen).await, Ok(true));
+        let text = metrics.render();
+        for expected in [
+            format!(r#"holdgate_requests_total{{kind="exec"}} {CATCH_UP}"#),
+            r#"holdgate_terminals_total{kind="exec",status="cancelled",reason="withdrawn"} 100"#.to_owned(),
+        ] {
+            assert!(text.lines().any(|line| line == expected), "{expected}: {text}");
+        }
+        assert_eq!(catch_up(&*store, &mut None).await, Ok(false), "nobody knows where to begin");
+    }
+}

@@ -246,3 +246,31 @@ fn a_log_filter_that_is_none_is_an_error() {
     assert_eq!(ended.code, 1);
     assert!(ended.stderr.contains("HOLDGATE_LOG"), "{}", ended.stderr);
 }
+
+#[test]
+fn every_transition_is_logged_by_default_as_one_line_without_its_content() {
+    let world = World::new();
+    let mut command = world.command(&["serve", "--listen", "127.0.0.1:0"]);
+    command.env("HOLDGATE_LOG_FORMAT", "json").env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9");
+    let served = world.start(command);
+    let asked = world.ask(&served, exec(&["rm", "unspeakable"]));
+    world.cancel(&served, &asked.id);
+    let (ended, _) = served.stop();
+    let lines = ended.stderr.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let lines: Vec<_> = lines.filter(|line| line["target"] == "holdgate::transition").collect();
+    let told: Vec<_> =
+        lines.iter().map(|line| (&line["id"], &line["kind"], &line["status"], &line["reason"])).collect();
+    let id = serde_json::json!(asked.id);
+    let word = |text: &str| serde_json::json!(text);
+    let (exec, nothing) = (word("exec"), word(""));
+    let (pending, cancelled, withdrawn) = (word("pending"), word("cancelled"), word("withdrawn"));
+    assert_eq!(
+        told,
+        [(&id, &exec, &pending, &nothing), (&id, &exec, &cancelled, &withdrawn)],
+        "{}",
+        ended.stderr
+    );
+    assert!(lines[1]["latency_ms"].is_i64() && !ended.stderr.contains("unspeakable"), "{}", ended.stderr);
+    let says_so = ended.stderr.contains("this build has no exporter");
+    assert_eq!(says_so, !cfg!(feature = "otlp"), "{}", ended.stderr);
+}

@@ -120,7 +120,8 @@ impl World {
         self.start(command)
     }
 
-    fn start(&self, mut command: Command) -> Served<'_> {
+    /// Starts a gateway by a whole command.
+    pub fn start(&self, mut command: Command) -> Served<'_> {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
