@@ -109,7 +109,12 @@ async fn admit(
 ) -> (TcpStream, SocketAddr, OwnedSemaphorePermit) {
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => return (stream, peer, places.take().await),
+            Ok((stream, peer)) => {
+                // What is written is whole: an event must not wait until the peer has acknowledged the one before it,
+                // which takes it 40 ms. A connection that is gone already shows that when it is read.
+                let _ = stream.set_nodelay(true);
+                return (stream, peer, places.take().await);
+            }
             Err(error) if is_the_peers(error.kind()) => {}
             Err(error) => {
                 if complained.is_none_or(|at| at.elapsed() >= COMPLAIN_AGAIN) {

@@ -243,3 +243,11 @@ async fn a_request_tells_who_sent_it() {
     assert!(told.ends_with(&stream.local_addr().unwrap().to_string()), "{told}");
     gateway.stop().await;
 }
+
+#[tokio::test]
+async fn what_is_written_to_a_connection_waits_for_no_acknowledgement() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let _ours = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (theirs, ..) = admit(&listener, &Places::new(1), &mut None).await;
+    assert!(theirs.nodelay().unwrap());
+}
