@@ -1,4 +1,4 @@
-//! `holdgate approvals`: list, show, allow, deny, wait.
+//! `holdgate approvals`: list, history, show, allow, deny, revoke, wait.
 //!
 //! Owns what each prints and its exit code. Authorisation is the authority's: an agent's token is refused here as
 //! everywhere.
@@ -12,7 +12,7 @@ use holdgate_core::Kind;
 use holdgate_core::approval::Status;
 use holdgate_core::limits::PAGE_ITEMS;
 use holdgate_core::requirement::Decision;
-use holdgate_wire::{Approval, ApprovalPage, Decide, ListApprovals};
+use holdgate_wire::{Approval, ApprovalPage, Decide, ListApprovals, ListHistory, Revoke};
 use tokio::time::{Instant, sleep};
 
 use crate::connect::{self, Serves, Target, WithoutGateway, connect_when_free};
@@ -40,6 +40,8 @@ pub struct Arguments {
 enum Command {
     /// List what is pending, newest first
     List(List),
+    /// List what has ended, newest end first
+    History(History),
     /// Show one request: the whole action, who asks, where it stands
     Show {
         /// The approval's id
@@ -49,6 +51,8 @@ enum Command {
     Allow(Answer),
     /// Let it not run
     Deny(Answer),
+    /// Take back an allow that nobody has claimed yet
+    Revoke(Answer),
     /// Wait until a request is decided
     Wait {
         /// The approval's id
@@ -82,6 +86,22 @@ struct List {
 }
 
 #[derive(Clone, Debug, clap::Args)]
+struct History {
+    /// Only of this kind: exec, plugin, tool, dispatch, round or plan
+    #[arg(long, value_parser = kind)]
+    kind: Option<Kind>,
+    /// At most this many
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
+    /// All of it
+    #[arg(long, conflicts_with = "limit")]
+    all: bool,
+    /// Where to begin: the nextCursor of an earlier history
+    #[arg(long)]
+    cursor: Option<String>,
+}
+
+#[derive(Clone, Debug, clap::Args)]
 struct Answer {
     /// The approval's id
     id: String,
@@ -97,6 +117,12 @@ struct Answer {
 pub async fn run(target: &Target, arguments: Arguments, json: bool) -> Result<Exit, Failure> {
     match arguments.command {
         Command::List(query) => once(target, async |authority| list(authority, query, json).await).await,
+        Command::History(query) => {
+            once(target, async |authority| history(authority, query, json).await).await
+        }
+        Command::Revoke(answer) => {
+            once(target, async |authority| revoke(authority, answer, json).await).await
+        }
         Command::Show { id } => {
             once(target, async |authority| show(authority, &id, &target.command(), json).await).await
         }
@@ -145,13 +171,42 @@ async fn list(authority: &dyn Authority, query: List, json: bool) -> Result<Exit
             break;
         }
     }
-    if json {
-        return print_json(&page);
-    }
-    if page.items.is_empty() {
+    if !json && page.items.is_empty() {
         let what = status.map_or("approvals", |status| status.as_str());
         say(&format!("nothing {}", if status.is_some() { what } else { "to list" }));
         return Ok(Exit::Done);
+    }
+    listed(page, json)
+}
+
+async fn history(authority: &dyn Authority, query: History, json: bool) -> Result<Exit, Failure> {
+    let mut page = ApprovalPage { items: Vec::new(), next_cursor: query.cursor };
+    let limit = if query.all { usize::MAX } else { query.limit as usize };
+    loop {
+        let room = u32::try_from(limit - page.items.len()).unwrap_or(PAGE_ITEMS).min(PAGE_ITEMS);
+        let more = authority
+            .history(ListHistory {
+                kind: query.kind.map(|kind| kind.as_str().to_owned()),
+                cursor: page.next_cursor.take(),
+                limit: Some(room),
+            })
+            .await?;
+        page.items.extend(more.items);
+        page.next_cursor = more.next_cursor;
+        if page.next_cursor.is_none() || page.items.len() >= limit {
+            break;
+        }
+    }
+    if !json && page.items.is_empty() {
+        say("nothing has ended");
+        return Ok(Exit::Done);
+    }
+    listed(page, json)
+}
+
+fn listed(page: ApprovalPage, json: bool) -> Result<Exit, Failure> {
+    if json {
+        return print_json(&page);
     }
     print(&table(&page.items).render(Screen::of_stdout()))?;
     if let Some(cursor) = page.next_cursor {
@@ -169,7 +224,10 @@ fn table(items: &[Approval]) -> Table<7> {
             Status::Allowed | Status::Denied | Status::Expired | Status::Cancelled => "-".to_owned(),
         };
         let (word, colour) = show::word(item);
-        let standing = Cell::coloured(word, colour);
+        let standing = Cell::coloured(
+            show::tally(item).map_or(word.to_owned(), |tally| format!("{word} {tally}")),
+            colour,
+        );
         // Who signed in, then what it calls itself: only the first is known.
         let who = match &item.source.agent {
             Some(agent) => format!("{} (\"{agent}\")", item.requester.label),
@@ -229,7 +287,28 @@ async fn decide(
         return print_json(&decided);
     }
     let stood = if decided.applied { "" } else { "; the same answer stood already" };
-    print(&format!("{} {}{stood}\n", decided.approval.id, show::end(&decided.approval)))?;
+    let approval = &decided.approval;
+    let how = if approval.is_terminal() {
+        show::end(approval)
+    } else {
+        format!(
+            "{} recorded; {} and it waits for more people",
+            decision.as_str(),
+            show::needed(approval, decision)
+        )
+    };
+    print(&format!("{} {how}{stood}\n", approval.id))?;
+    Ok(Exit::Done)
+}
+
+/// Takes back an allow. Too late once somebody claimed it: what runs is not called back.
+async fn revoke(authority: &dyn Authority, answer: Answer, json: bool) -> Result<Exit, Failure> {
+    let Answer { id, reason } = answer;
+    let revoked = authority.revoke(&id, Revoke { reason }).await.map_err(|error| about(&id, error.into()))?;
+    if json {
+        return print_json(&revoked);
+    }
+    print(&format!("{} {}\n", revoked.id, show::status(&revoked)))?;
     Ok(Exit::Done)
 }
 

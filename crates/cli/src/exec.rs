@@ -38,7 +38,7 @@ use directory::Directory;
 use drift::verify;
 use environment::Environment;
 use epoch::Epoch;
-use freeze::{Frozen, Invocation};
+use freeze::{Content, Frozen, Invocation};
 use gate::{Gate, PARTING, Question};
 use signals::{CAUGHT, Signals};
 
@@ -132,14 +132,32 @@ async fn attempt(
     };
 
     let gate = ask(authority, question, signals).await?;
+    let done = answered(&gate, &invocation, &reviewed, signals).await;
+    gate.part().await;
+    done
+}
+
+/// Waits for the answer, and runs exactly what was allowed.
+async fn answered(
+    gate: &Gate,
+    invocation: &Invocation,
+    reviewed: &Content,
+    signals: &mut Signals,
+) -> Result<u8, NotRun> {
     let decided = tokio::select! {
         decided = gate.decision() => decided?,
-        _ = signals.stop() => return Err(withdrawn(&gate).await),
+        _ = signals.stop() => return Err(withdrawn(gate).await),
     };
     allowed(&decided)?;
 
     // Before the claim, so that a command that is no longer the reviewed one spends nothing.
-    verify(&invocation, &reviewed).map_err(refused)?;
+    if let Err(drift) = verify(invocation, reviewed) {
+        // What was allowed is no longer what would run: the allow is taken back.
+        if !gate.withdraw(&format!("not run: {drift}")).await {
+            say("the allow could not be taken back; it lapses by itself");
+        }
+        return Err(refused(drift));
+    }
     let claimed = tokio::select! {
         claimed = gate.claim() => claimed.map_err(NotRun::from),
         _ = signals.stop() => Err(NotRun::Stopped(ALLOWED)),
@@ -151,14 +169,14 @@ async fn attempt(
     }
 
     // Again, because claiming took time; what is verified here is what is started.
-    let frozen = match verify(&invocation, &reviewed) {
+    let frozen = match verify(invocation, reviewed) {
         Ok(frozen) => frozen,
         Err(drift) => {
             gate.settle_not_run(&drift.to_string()).await;
             return Err(refused(drift));
         }
     };
-    start(&gate, &invocation, frozen, signals).await
+    start(gate, invocation, frozen, signals).await
 }
 
 /// Begins an epoch and asks for permission, unless somebody tells us to stop.

@@ -26,22 +26,21 @@ pub(crate) async fn decide(remote: &Remote, id: &str, sent: Decide) -> Result<De
             Err(error) => return Err(error),
         };
         let approval = remote.get(id).await.map_err(|_| unknown(remote, &error))?;
-        if approval.is_terminal() {
+        if approval.is_terminal() || is_of(&approval, id, &sent) {
             return read_back(approval, id, &sent);
         }
         attempts.again_after(error).await?;
     }
 }
 
-/// Whether a record holds the answer that was sent, for the action that was shown.
+/// Whether a record holds the answer that was sent, for the action that was shown. Where several people are needed it
+/// may still wait: then our own answer is what counts.
 fn is_of(approval: &Approval, id: &str, sent: &Decide) -> bool {
-    approval.id == id
-        && approval.digest == sent.digest
-        && approval.is_terminal()
-        && approval.decision == Some(sent.decision)
+    let stands = if approval.is_terminal() { approval.decision } else { approval.your_vote };
+    approval.id == id && approval.digest == sent.digest && stands == Some(sent.decision)
 }
 
-/// What a terminal record says of the answer that was sent.
+/// What a record says of the answer that was sent.
 fn read_back(approval: Approval, id: &str, sent: &Decide) -> Result<Decided, Error> {
     if is_of(&approval, id, sent) {
         // The same answer stands. Whether it was this call that gave it, the record does not say.

@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 
 use holdgate_core::approval::{Outcome, Status, TerminalReason};
+use holdgate_core::requirement::Decision;
 use holdgate_wire::Approval;
 use holdgate_wire::approval::Identity;
 
@@ -52,6 +53,9 @@ pub fn status(approval: &Approval) -> String {
         (Status::Allowed, _, None) if approval.claim.is_some() => {
             "allowed; it was claimed and has not reported back".to_owned()
         }
+        (Status::Allowed, _, None) if approval.revocation.is_some() => {
+            "allowed, then taken back; nobody can claim it".to_owned()
+        }
         (Status::Allowed, _, None) => "allowed; not claimed yet".to_owned(),
         (status, Some(reason), _) if reason != TerminalReason::User => {
             format!("{} ({})", status.as_str(), reason.as_str())
@@ -83,11 +87,46 @@ pub fn word(approval: &Approval) -> (&'static str, Colour) {
         (Status::Allowed, Some(Outcome::Failed)) => ("failed", Colour::Yellow),
         (Status::Allowed, Some(Outcome::Unknown)) => ("unknown", Colour::Yellow),
         (Status::Allowed, None) if approval.claim.is_some() => ("running", Colour::Green),
+        (Status::Allowed, None) if approval.revocation.is_some() => ("revoked", Colour::Red),
         (Status::Allowed, None) => ("allowed", Colour::Green),
         (status @ (Status::Denied | Status::Expired | Status::Cancelled), _) => {
             (status.as_str(), Colour::Red)
         }
     }
+}
+
+/// How many of the people that it takes have allowed it, where it waits for several.
+pub fn tally(approval: &Approval) -> Option<String> {
+    let needed = approval.requirement.approvals;
+    let has_several = approval.status == Status::Pending && needed > 1;
+    has_several.then(|| format!("{}/{needed}", given(approval, Decision::AllowOnce)))
+}
+
+/// How many of the people that an answer takes have given it.
+pub fn needed(approval: &Approval, decision: Decision) -> String {
+    let needed = match decision {
+        Decision::Deny => approval.requirement.denials,
+        _ => approval.requirement.approvals,
+    };
+    format!("{} of {needed}", given(approval, decision))
+}
+
+fn given(approval: &Approval, decision: Decision) -> usize {
+    approval.votes.iter().filter(|vote| vote.decision == decision).count()
+}
+
+/// What it takes to end a request, in words.
+fn takes(approval: &Approval) -> String {
+    let requirement = &approval.requirement;
+    let decisions: Vec<_> = requirement.allowed_decisions.iter().map(|decision| decision.as_str()).collect();
+    let decisions = decisions.join(" or ");
+    let people = match (requirement.approvals, requirement.denials) {
+        (1, 1) => format!("one reviewer: {decisions}"),
+        (allow, deny) => format!("{allow} people to allow, {deny} to deny: {decisions}"),
+    };
+    let reason = if requirement.reason_required { ", with a reason" } else { "" };
+    let other = if requirement.requester_may_decide { "" } else { "; not the person who asked" };
+    format!("{people}{reason}{other}")
 }
 
 fn name(identity: &Identity) -> String {
@@ -118,10 +157,10 @@ fn standing(approval: &Approval, now_ms: i64) -> Vec<Row> {
     rows.push("Task", source.task_id.clone());
     rows.push("Tool call", source.tool_call_id.clone());
     rows.push("Agent's reason", quoted(&approval.request_reason));
-    let decisions: Vec<_> =
-        approval.requirement.allowed_decisions.iter().map(|decision| decision.as_str()).collect();
-    let reason = if approval.requirement.reason_required { ", with a reason" } else { "" };
-    rows.push("Takes", Some(format!("one reviewer: {}{reason}", decisions.join(" or "))));
+    rows.push("Takes", Some(takes(approval)));
+    for reviewers in &approval.requirement.reviewers {
+        rows.push("Decided by one of", Some(reviewers.join(", ")));
+    }
     for vote in &approval.votes {
         let reason = vote.reason.as_ref().map(|reason| format!(": \"{reason}\"")).unwrap_or_default();
         let at = when::local(vote.at_ms);
@@ -133,6 +172,13 @@ fn standing(approval: &Approval, now_ms: i64) -> Vec<Row> {
     if approval.is_terminal() && approval.votes.is_empty() {
         rows.push("Ended", Some(end(approval)));
     }
+    rows.push(
+        "Taken back",
+        approval.revocation.as_ref().map(|revoked| {
+            let reason = revoked.reason.as_ref().map(|reason| format!(": \"{reason}\"")).unwrap_or_default();
+            format!("by {} at {}{reason}", name(&revoked.by), when::local(revoked.at_ms))
+        }),
+    );
     rows.push(
         "Claimed",
         approval.claim.as_ref().map(|claim| format!("{} as {}", when::local(claim.at_ms), claim.claim_id)),

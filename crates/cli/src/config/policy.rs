@@ -107,7 +107,8 @@ impl Policy {
     /// # Errors
     /// A name that the authority does not take for one.
     pub fn in_force(&self) -> anyhow::Result<holdgate_authority::Policy> {
-        let mut policy = holdgate_authority::Policy { floor: self.requirement.in_force()?, ..Default::default() };
+        let mut policy =
+            holdgate_authority::Policy { floor: self.requirement.in_force()?, ..Default::default() };
         for (kind, floor) in &self.kinds {
             policy.kinds.insert(kind.as_str(), floor.in_force()?);
         }

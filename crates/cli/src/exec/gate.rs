@@ -158,9 +158,15 @@ impl Gate {
 
     /// Calls the request off. False if the authority did not say that it is: then it ends with this process's epoch.
     pub async fn withdraw(&self, why: &str) -> bool {
-        let cancel = Cancel { reason: Some(why.to_owned()) };
+        // A longer text would be refused.
+        let cancel = Cancel { reason: Some(why.chars().take(REASON_CHARS).collect()) };
         let cancelled = tokio::time::timeout(PARTING, self.authority.cancel(&self.id, cancel)).await;
         matches!(cancelled, Ok(Ok(_)))
+    }
+
+    /// Ends this process's epoch, so that nothing waits for its lease. Tried once: without it the lease lapses.
+    pub async fn part(&self) {
+        let _ = tokio::time::timeout(PARTING, self.authority.end_runtime(&self.epoch.name)).await;
     }
 
     async fn settle_until(&self, until: Instant, outcome: SettledOutcome, detail: &str) -> Result<(), Error> {

@@ -237,3 +237,47 @@ fn a_command_line_that_makes_no_sense_is_a_usage_error() {
         assert_eq!(world.run(arguments).code, 2, "{arguments:?}");
     }
 }
+
+#[test]
+fn an_allow_that_was_taken_back_is_told_as_such_and_kept_in_the_history() {
+    let world = World::new();
+    let served = world.serve();
+    let [one, two] = ["a", "b"].map(|name| world.ask(&served, exec(&[name])).id);
+    assert_eq!(world.run(&["approvals", "history"]).stdout, "", "what waits has not ended");
+    assert_eq!(world.run(&["approvals", "revoke", "no-such"]).code, 5);
+    assert_eq!(world.run(&["approvals", "revoke", &one]).code, 1, "nothing is allowed yet");
+    assert_eq!(world.run(&["approvals", "allow", &one]).code, 0);
+    let revoked = world.run(&["approvals", "revoke", &one, "--reason", "wrong host"]);
+    assert_eq!(revoked.code, 0, "{revoked:?}");
+    assert!(revoked.stdout.contains("taken back"), "{revoked:?}");
+    let shown = world.run(&["approvals", "show", &one]).stdout;
+    assert!(shown.contains("wrong host"), "{shown}");
+    assert_eq!(world.run(&["approvals", "deny", &two]).code, 0);
+    let listed = world.run(&["approvals", "history"]).stdout;
+    assert!(listed.contains("revoked") && listed.contains("denied"), "{listed}");
+    assert_eq!(world.run(&["approvals", "history", "--kind", "tool"]).stdout, "");
+    let first = world.run(&["--json", "approvals", "history", "--limit", "1"]).json();
+    assert_eq!((&first["items"][0]["id"], first["items"].as_array().unwrap().len()), (&json!(two), 1));
+    let cursor = first["nextCursor"].as_str().unwrap();
+    let rest = world.run(&["--json", "approvals", "history", "--all", "--cursor", cursor]).json();
+    assert_eq!((&rest["items"][0]["id"], &rest["nextCursor"]), (&json!(one), &json!(null)));
+}
+
+#[test]
+fn one_answer_of_two_is_recorded_and_waits_for_the_other() {
+    let world = World::new();
+    let served = world.serve();
+    let mut request = exec(&["ls"]);
+    request["requirement"] = json!({"approvals": 2});
+    let asked = world.ask(&served, request);
+    assert!(world.run(&["approvals", "list"]).stdout.contains("pending 0/2"));
+    let voted = world.run(&["approvals", "allow", &asked.id]);
+    assert_eq!(voted.code, 0, "{voted:?}");
+    assert!(voted.stdout.contains("recorded; 1 of 2"), "{voted:?}");
+    let again = world.run(&["approvals", "allow", &asked.id]);
+    assert!(again.code == 0 && again.stdout.contains("recorded; 1 of 2"), "{again:?}");
+    assert!(world.run(&["approvals", "list"]).stdout.contains("pending 1/2"));
+    let shown = world.run(&["approvals", "show", &asked.id]).stdout;
+    assert!(shown.contains("2 people to allow") && shown.contains("allow-once by"), "{shown}");
+    assert_eq!(world.read(&served, &asked.id).status, Status::Pending);
+}

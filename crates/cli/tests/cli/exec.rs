@@ -334,6 +334,8 @@ fn a_directory_link_that_was_retargeted_is_refused() {
     let said = format!("refused: the directory {} is now another directory", link.display());
     assert!(ended.stderr.contains(&said), "{ended:?}");
     assert_eq!(record(&world, &served, &id), is("allowed", "user", false, None));
+    let revoked = world.read(&served, &id).revocation;
+    assert_eq!(revoked.unwrap().by.kind, "agent", "who did not run it took the allow back");
     assert!(!one.join("mark").exists() && !two.join("mark").exists());
 }
 

@@ -40,7 +40,10 @@ impl World {
         for (name, kind) in [("agent", PrincipalKind::Agent), ("operator", PrincipalKind::Administrator)] {
             let principal = Principal::new(name.parse().unwrap(), kind, name);
             let hash = Digest::of(name.as_bytes());
-            store.execute(Op::PutCredential { hash, principal: principal.clone(), recovers: false }).await.unwrap();
+            store
+                .execute(Op::PutCredential { hash, principal: principal.clone(), recovers: false })
+                .await
+                .unwrap();
             voices.push(Arc::new(Local::new(service.clone(), principal)) as Arc<dyn Authority>);
         }
         let operator = voices.pop().unwrap();
