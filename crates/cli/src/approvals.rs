@@ -1,9 +1,10 @@
-//! `holdgate approvals`: list, history, show, allow, deny, revoke, wait.
+//! `holdgate approvals`: list, history, show, allow, deny, revoke, watch, wait.
 //!
 //! Owns what each prints and its exit code. Authorisation is the authority's: an agent's token is refused here as
 //! everywhere.
 
 mod show;
+mod watch;
 
 use std::time::Duration;
 
@@ -53,6 +54,8 @@ enum Command {
     Deny(Answer),
     /// Take back an allow that nobody has claimed yet
     Revoke(Answer),
+    /// Show what is pending as it comes and goes, and answer it
+    Watch,
     /// Wait until a request is decided
     Wait {
         /// The approval's id
@@ -119,6 +122,10 @@ pub async fn run(target: &Target, arguments: Arguments, json: bool) -> Result<Ex
         Command::List(query) => once(target, async |authority| list(authority, query, json).await).await,
         Command::History(query) => {
             once(target, async |authority| history(authority, query, json).await).await
+        }
+        Command::Watch => {
+            let (url, token) = connect::gateway(target)?;
+            watch::run(&url, token).await
         }
         Command::Revoke(answer) => {
             once(target, async |authority| revoke(authority, answer, json).await).await

@@ -108,6 +108,30 @@ pub async fn administer<T>(
     done
 }
 
+/// Where the gateway is that a reviewer's surface connects to, and with which token.
+///
+/// # Errors
+/// Exit 7 when there is none; otherwise what is wrong with the home or the token.
+pub fn gateway(target: &Target) -> Result<(String, String), Failure> {
+    let home = &target.home;
+    let url = match (&target.url, paired_elsewhere(home, Identity::Operator)?) {
+        (Some(url), _) => Some(url.clone()),
+        (None, Some(device)) => Some(device.url),
+        (None, None) => owner_of(&home.database()).and_then(|owner| owner.url),
+    };
+    let url = url.ok_or_else(|| {
+        Failure::new(
+            Exit::Unreachable,
+            format!(
+                "no gateway serves the home {}; start one with `holdgate serve`, or name one with --url",
+                home.dir().display()
+            ),
+        )
+    })?;
+    let token = token(home, Identity::Operator, Some(&url))?;
+    Ok((url, token))
+}
+
 /// Finds the authority and speaks to it as `identity`.
 ///
 /// # Errors

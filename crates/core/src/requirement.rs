@@ -158,7 +158,7 @@ pub struct Requirement {
     pub reason_required: bool,
     /// The answers that are offered. Always holds `deny`.
     pub allowed_decisions: Vec<Decision>,
-    /// Who may decide: somebody on every one of these lists. Without a list, see [`crate::access`].
+    /// Who may decide: somebody on every one of these lists. Without a list, see [`mod@crate::access`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reviewers: Vec<ReviewerList>,
 }

@@ -1,7 +1,7 @@
 //! One operation inside a transaction: load, let `holdgate-core` decide, write.
 //!
 //! Shared by every backend, so that there is one spine. Owns no SQL and no transaction. Here: what every operation
-//! does; [`approvals`], [`identities`] and [`runs`] hold the operations.
+//! does; `approvals`, `identities` and `runs` hold the operations.
 
 mod approvals;
 mod identities;

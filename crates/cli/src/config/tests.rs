@@ -139,7 +139,7 @@ fn without_a_file_the_defaults_are_in_force_unless_one_was_named() {
     let config = Config::load(&place.source(), &Flags::default()).unwrap();
     assert_eq!(config, place.load("").unwrap());
     assert_eq!((config.listen, config.policy()), (LISTEN, &Policy::default()));
-    assert_eq!(config.policy().requirement.allowed_decisions, [Decision::AllowOnce, Decision::Deny]);
+    assert_eq!(config.policy().requirement.allowed_decisions, Decision::ALL);
     let named = Source { path: place.dir.path().join("other.toml"), is_named: true };
     let error = format!("{:#}", Config::load(&named, &Flags::default()).unwrap_err());
     assert!(error.contains("cannot read the configuration") && error.contains("other.toml"), "{error}");

@@ -9,4 +9,5 @@ mod exec;
 mod people;
 mod reach;
 mod serve;
+mod watch;
 mod world;

@@ -91,7 +91,7 @@ impl Change {
 }
 
 impl Approval {
-    /// A new, pending approval. `audience` is what [`crate::audience`] found.
+    /// A new, pending approval. `audience` is what [`mod@crate::audience`] found.
     pub fn open(draft: Draft, by: &Principal, audience: Vec<String>, now: Time) -> Change {
         let run = match &draft.binding {
             Binding::Checkpoint(run) => run.as_str().to_owned(),
