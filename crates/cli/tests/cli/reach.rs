@@ -194,8 +194,8 @@ fn a_gateway_reads_its_configuration_again_and_a_bad_one_changes_nothing() {
 
     fs::write(&path, file("shared-operator-token = true\n[requirement]\napprovals = 3")).unwrap();
     kill_process(Pid::from_child(&gateway.child), Signal::HUP).unwrap();
-    assert!(gateway.until("the least that a request takes").contains("approvals=3"));
     assert!(gateway.until("WARN").contains("shared-operator-token"));
+    assert!(gateway.until("the least that a request takes").contains("approvals=3"));
     gateway.end();
 }
 
