@@ -61,6 +61,24 @@ async fn a_request_that_nobody_can_answer_is_accepted_and_then_denied() {
 }
 
 #[tokio::test]
+async fn arguments_are_shown_and_not_a_line_that_says_something_else() {
+    let gateway = TestGateway::start_for_v4().await;
+    let agent = agent(&gateway).await;
+    let reviewer = reviewer(&gateway, "reviewer").await;
+    let plan = json!({ "argv": ["rm", "-rf", "/"], "cwd": null, "commandText": "echo hi", "agentId": null,
+        "sessionKey": null });
+    for more in [json!({ "commandArgv": ["rm", "-rf", "/"] }), json!({ "systemRunPlan": plan })] {
+        let id = ask(&agent, more).await;
+        let shown = get(&reviewer, &id).await;
+        assert_eq!(shown.at("/approval/presentation/commandText"), "rm -rf /");
+    }
+    let id = ask(&agent, json!({ "command": "echo a b", "commandArgv": ["echo", "a b"] })).await;
+    assert_eq!(get(&reviewer, &id).await.at("/approval/presentation/commandText"), "echo 'a b'");
+    let id = ask(&agent, json!({ "command": "echo a", "commandArgv": ["echo", "a", ""] })).await;
+    assert_eq!(get(&reviewer, &id).await.at("/approval/presentation/commandText"), "echo a ''");
+}
+
+#[tokio::test]
 async fn a_request_without_a_route_waits_if_it_needs_none() {
     let gateway = TestGateway::start_for_v4().await;
     let agent = agent(&gateway).await;

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 
 use holdgate_authority::Protocol;
-use holdgate_core::presentation::{COMMAND_DISPLAY_LIMIT, masked, multiline};
+use holdgate_core::presentation::{COMMAND_DISPLAY_LIMIT, NotPresentable, masked, multiline, present};
 use holdgate_core::principal::PrincipalKind;
 use holdgate_core::requirement::Decision;
-use holdgate_core::{Approval, Canonical, Command, Digest, Principal};
+use holdgate_core::{Approval, Canonical, Command, Digest, Kind as ActionKind, Principal};
 use holdgate_wire::approval::Source;
 use holdgate_wire::{Code, CreateApproval, RequirementRequest};
 use serde::Deserialize;
@@ -249,7 +249,7 @@ fn prepare(call: &Call<'_>, mut asked: Asked) -> Result<(CreateApproval, Protoco
         }
     }
     let id = asked.id.take().map(chosen_id).transpose()?;
-    let shown = masked(&command);
+    let shown = shown_command(&command, argv.as_deref())?;
     if shown.chars().count() > COMMAND_DISPLAY_LIMIT {
         return Err(Failure::invalid("command exceeds exec approval display limit")
             .with(json!({ "reason": "EXEC_APPROVAL_COMMAND_DISPLAY_LIMIT" })));
@@ -278,6 +278,20 @@ fn prepare(call: &Call<'_>, mut asked: Asked) -> Result<(CreateApproval, Protoco
     };
     let needs_route = asked.require_delivery_route.unwrap_or(true);
     Ok((create, protocol, Phases { two: asked.two_phase.unwrap_or_default(), needs_route }))
+}
+
+/// The command as reviewers are shown it. Where arguments are given they are what runs, so they are what is shown, each
+/// with its borders, whatever line comes with them.
+fn shown_command(command: &str, argv: Option<&[String]>) -> Result<String, Failure> {
+    let Some(argv) = argv else {
+        return Ok(masked(command));
+    };
+    let arguments = present(ActionKind::Exec, &json!({ "argv": argv })).map_err(|why| match why {
+        NotPresentable::TooLong { .. } => Failure::invalid("command exceeds exec approval display limit")
+            .with(json!({ "reason": "EXEC_APPROVAL_COMMAND_DISPLAY_LIMIT" })),
+        NotPresentable::Malformed { .. } => Failure::invalid("command is required"),
+    })?;
+    Ok(arguments.command_text.unwrap_or(arguments.headline))
 }
 
 /// An id for a request that names none.
