@@ -24,6 +24,8 @@ impl Probe<'_> {
         let child = json!({ "sessionKey": CHILD });
         let follow = json!({ "key": CHILD, "includeApprovals": true });
         let id = id_of(&ask(&self.agent, child.clone()).await);
+        // A stream that is followed while its request is being told gets it both ways, which is no case of this one.
+        admin.event(|event| is_event(event, "exec.approval.requested", &id)).await;
         let subscribed = admin.call(SUBSCRIBE, &follow).await;
         self.record("subscribe includeApprovals admin", subscribed.to_value());
         let subscribed = self.agent.call(SUBSCRIBE, &follow).await;
