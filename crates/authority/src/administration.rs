@@ -71,7 +71,8 @@ pub fn pairing_code_hash(typed: &str) -> Digest {
 /// Whether a text may be a pairing code. No token looks like one.
 pub fn looks_like_a_pairing_code(typed: &str) -> bool {
     let code = mint::typed_pairing_code(typed);
-    code.len() == 11 && typed.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c.is_whitespace())
+    // The hyphen stands only in a code of the right length.
+    code.contains('-') && typed.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c.is_whitespace())
 }
 
 impl Service {
