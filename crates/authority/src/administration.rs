@@ -95,7 +95,7 @@ impl Service {
         let platform = asked.platform.as_deref().map(|platform| shown("platform", platform.trim()));
         let platform = platform.transpose()?.map(|platform| platform.to_ascii_lowercase());
         let device = Device { id, label, public_key, platform: platform.clone(), family: None };
-        let token = secret(PrincipalKind::Device)?;
+        let token = new_credential(PrincipalKind::Device)?;
         let hash = Digest::of(token.as_bytes());
         let principal = self.pair(pairing_code_hash(&asked.code), device, hash).await?;
         tracing::info!(device = %principal.id, "paired");
@@ -151,7 +151,7 @@ impl Admin for Local {
     async fn create_token(&self, token: CreateToken) -> Result<IssuedToken, Error> {
         self.check_admin()?;
         let principal = self.new_holder(token).await?;
-        let token = secret(principal.kind)?;
+        let token = new_credential(principal.kind)?;
         let hash = Digest::of(token.as_bytes());
         let view = Token::of(&principal, self.service().store().now());
         self.administer(Administration::IssueToken { hash, principal: Box::new(principal) }).await?;
@@ -165,7 +165,7 @@ impl Admin for Local {
         if principal.kind == PrincipalKind::Administrator && principal.id != self.principal().id {
             return Err(refused(&Refusal::NotAnAdministrator));
         }
-        let token = secret(principal.kind)?;
+        let token = new_credential(principal.kind)?;
         let (id, hash) = (principal.id.clone(), Digest::of(token.as_bytes()));
         self.administer(Administration::RotateToken { id, hash }).await?;
         Ok(IssuedToken { token, principal: Token::of(&principal, created_at) })
@@ -325,7 +325,11 @@ fn public_key(text: &str) -> Result<[u8; 32], Error> {
     key.ok_or_else(|| invalid("publicKey", "it is not 32 bytes as base64url without padding"))
 }
 
-fn secret(kind: PrincipalKind) -> Result<String, Error> {
+/// A new credential for an identity of that kind. What is kept of it is its hash alone.
+///
+/// # Errors
+/// `unavailable`: this machine has no randomness.
+pub fn new_credential(kind: PrincipalKind) -> Result<String, Error> {
     mint::secret(credential_prefix(kind)).map_err(|error| no_randomness(&error))
 }
 
@@ -349,7 +353,7 @@ mod tests {
         for other in ["", "7K2MD", "7K2MD-0QXR", "7K2MD-0QXR99", "7K2MD_0QXR9", "7K2MD-0QXRé"] {
             assert!(!looks_like_a_pairing_code(other), "{other}");
         }
-        let token = secret(PrincipalKind::Device).unwrap();
+        let token = new_credential(PrincipalKind::Device).unwrap();
         assert!(!looks_like_a_pairing_code(&token) && token.starts_with("hgd_"));
     }
 

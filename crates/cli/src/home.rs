@@ -13,7 +13,7 @@ use etcetera::BaseStrategy as _;
 use holdgate_authority::administration::credential_prefix;
 use holdgate_core::Principal;
 use holdgate_core::principal::PrincipalKind;
-use holdgate_gateway::{CREDENTIAL_PREFIXES, credential_hash};
+use holdgate_gateway::credential_hash;
 use holdgate_store::{Credential, Op, Outcome, Store, mint};
 
 use crate::exit::say;
@@ -60,10 +60,7 @@ impl Identity {
     }
 
     fn prefix(self) -> &'static str {
-        match self {
-            Identity::Operator => CREDENTIAL_PREFIXES.0,
-            Identity::Agent => CREDENTIAL_PREFIXES.1,
-        }
+        credential_prefix(self.principal().kind)
     }
 
     /// The identity.

@@ -67,7 +67,7 @@ pub fn session_label(key: &str) -> &str {
 }
 
 /// The agent that a key of the form `agent:NAME:REST` names.
-fn agent_of(key: &str) -> Option<&str> {
+pub fn agent_of(key: &str) -> Option<&str> {
     let (agent, rest) = key.strip_prefix("agent:")?.split_once(':')?;
     (!agent.is_empty() && !rest.is_empty()).then_some(agent)
 }

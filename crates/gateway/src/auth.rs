@@ -14,9 +14,6 @@ use axum::http::header::{AUTHORIZATION, COOKIE};
 
 use crate::http::{self, App};
 
-/// How the credentials of each kind begin, for people and secret scanners: operator, agent.
-pub const CREDENTIAL_PREFIXES: (&str, &str) = ("hgo", "hga");
-
 /// The header that shows a state-changing call of the page to be the page's own.
 pub(crate) const CSRF_HEADER: &str = "x-holdgate-csrf";
 

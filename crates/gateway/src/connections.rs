@@ -36,7 +36,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::reach::Tls;
 pub(crate) use places::Places;
-use places::{Busy, Placed, Seat};
+use places::{Busy, Seat};
 use stall::Stalling;
 
 /// How long open connections may finish what they are answering once the gateway is told to stop.
@@ -78,8 +78,7 @@ pub(crate) async fn serve(
         };
         // Those that have ended; they have let go of their places already.
         while open.try_join_next().is_some() {}
-        let caller = Caller { peer, seat: Seat::new(Arc::clone(&places)) };
-        let stream = Placed { stream, _place: place };
+        let caller = Caller { peer, seat: Seat::new(Arc::clone(&places)), place };
         let (app, stopping, tls) = (app.clone(), stopping.clone(), tls.clone());
         open.spawn(async move {
             match tls {
@@ -167,12 +166,14 @@ pub(crate) struct Caller {
     peer: SocketAddr,
     /// Says whether it is idle.
     seat: Arc<Seat>,
+    place: OwnedSemaphorePermit,
 }
 
 /// Somebody with all the room that there is.
 #[cfg(test)]
 pub(crate) fn alone() -> Caller {
-    Caller { peer: SocketAddr::from(([127, 0, 0, 1], 1)), seat: Seat::new(Places::new(1)) }
+    let place = Arc::new(tokio::sync::Semaphore::new(1)).try_acquire_owned().unwrap();
+    Caller { peer: SocketAddr::from(([127, 0, 0, 1], 1)), seat: Seat::new(Places::new(1)), place }
 }
 
 /// Answers the requests of one connection until either side has had enough, or it is upgraded.
@@ -180,7 +181,7 @@ pub(crate) async fn converse<S>(stream: S, caller: Caller, app: Router, stopping
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let Caller { peer, seat } = caller;
+    let Caller { peer, seat, place } = caller;
     let routes = TowerToHyperService::new(app);
     let service = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(peer));
@@ -192,7 +193,7 @@ where
         .timer(TokioTimer::new())
         .header_read_timeout(Duration::from_millis(HEAD_MS.unsigned_abs()))
         .max_buf_size(HEAD_BYTES)
-        .serve_connection(TokioIo::new(Stalling::new(stream)), service)
+        .serve_connection(TokioIo::new(Stalling::new(stream, place)), service)
         .with_upgrades();
     let mut connection = Box::pin(connection);
     let mut has_to_go = false;

@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-pub use auth::{CREDENTIAL_PREFIXES, credential_hash};
+pub use auth::credential_hash;
 pub use http::metrics_recorder;
 pub use reach::{ClientAddress, InvalidPublicUrl, PublicUrl, Reach, Tls, TlsError, Unreachable};
 pub use rpc::{SharedOperator, pairing_code_hash};

@@ -1,4 +1,4 @@
-//! A stream whose reader may not stall for ever.
+//! The stream of one connection, which holds its place, and whose reader may not stall for ever.
 //!
 //! Owns the patience with a peer that does not read its answer. Reading passes straight through.
 
@@ -9,18 +9,21 @@ use std::time::Duration;
 
 use holdgate_core::limits::RESPONSE_STALL_MS;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Sleep;
 
 /// A stream that fails once writing has made no progress for `RESPONSE_STALL_MS`.
 pub(super) struct Stalling<S> {
     stream: S,
+    /// Held until the stream is dropped, whoever has it by then.
+    _place: OwnedSemaphorePermit,
     /// Runs while the peer takes nothing.
     patience: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Stalling<S> {
-    pub(super) fn new(stream: S) -> Self {
-        Self { stream, patience: None }
+    pub(super) fn new(stream: S, place: OwnedSemaphorePermit) -> Self {
+        Self { stream, _place: place, patience: None }
     }
 
     fn bounded<T>(&mut self, context: &mut Context<'_>, written: Poll<Result<T>>) -> Poll<Result<T>> {

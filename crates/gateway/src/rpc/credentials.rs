@@ -6,10 +6,10 @@
 use std::net::IpAddr;
 
 use holdgate_authority::Error;
-use holdgate_authority::administration::pairing_code_hash;
+use holdgate_authority::administration::{new_credential, pairing_code_hash};
 use holdgate_core::principal::PrincipalKind;
 use holdgate_core::{Digest, Principal, PrincipalId, Scopes};
-use holdgate_store::{Credential, Device, mint};
+use holdgate_store::{Credential, Device};
 use holdgate_wire::Code;
 
 use super::connect::{Connect, Refused};
@@ -175,7 +175,7 @@ async fn pair(rpc: &Rpc, caller: &Caller<'_>, code: &str) -> Result<Granted, Ref
     let Some(proved) = &caller.device else {
         return Err(refusals::device_required());
     };
-    let token = new_token()?;
+    let token = new_credential(PrincipalKind::Device).map_err(unavailable)?;
     let (code, hash) = (pairing_code_hash(code), credential_hash(&token));
     let principal = match rpc.service.pair(code, device(proved, caller), hash).await {
         Ok(principal) => principal,
@@ -229,7 +229,7 @@ async fn by_shared(rpc: &Rpc, caller: &Caller<'_>) -> Result<Granted, Refused> {
 /// A device comes with the shared credential and gets one of its own.
 async fn admit(rpc: &Rpc, caller: &Caller<'_>, proved: &Proved) -> Result<Granted, Refused> {
     let asked = &caller.connect.scopes;
-    let token = new_token()?;
+    let token = new_credential(PrincipalKind::Device).map_err(unavailable)?;
     let person = shared::OPERATOR.parse().expect("a fixed name is a valid person's id");
     let scopes = including_less(named(asked));
     let admitted_as =
@@ -275,13 +275,6 @@ async fn own(rpc: &Rpc, id: &str) -> Result<Principal, Refused> {
     let id = id.parse().expect("a fixed name is a valid id");
     let identity = rpc.service.identity(&id).await.map_err(unavailable)?;
     identity.map(|identity| identity.principal).ok_or_else(refusals::unavailable)
-}
-
-fn new_token() -> Result<String, Refused> {
-    mint::secret("hgd").map_err(|error| {
-        tracing::error!(%error, "no randomness");
-        refusals::unavailable()
-    })
 }
 
 /// A credential was wrong: told so, unless there were too many.

@@ -4,10 +4,10 @@
 //! by it alone may only administer if it says so, and is an agent otherwise.
 
 use holdgate_authority::Error;
+use holdgate_authority::administration::new_credential;
 use holdgate_core::principal::PrincipalKind;
 use holdgate_core::{Digest, Principal};
-use holdgate_store::{Administration, Op, Store, mint};
-use holdgate_wire::Code;
+use holdgate_store::{Administration, Op, Store};
 
 use crate::credential_hash;
 
@@ -36,10 +36,7 @@ impl SharedOperator {
         ] {
             let id = id.parse().expect("a fixed name is a valid id");
             let principal = Principal::new(id, kind, label);
-            let unknown = mint::secret("hgo").map_err(|error| {
-                tracing::error!(%error, "no randomness");
-                Error::new(Code::Unavailable, "credentials cannot be made at the moment")
-            })?;
+            let unknown = new_credential(kind)?;
             let hash = credential_hash(&unknown);
             store.execute(Op::PutCredential { hash, principal, recovers: false }).await?;
         }

@@ -97,8 +97,7 @@ pub(super) async fn resolve(call: &Call<'_>) -> Result<Value, Failure> {
         return malformed(call, Failure::invalid("invalid approval.resolve params")).await;
     }
     if grant_expires_in_days.is_some() {
-        return Err(Failure::invalid("this gateway keeps no standing grants, so none can expire")
-            .with(json!({ "reason": "APPROVAL_GRANT_UNSUPPORTED" })));
+        return Err(no_grants());
     }
     if approval.status() == Status::Pending && !offered(&approval).contains(&decision) {
         let allowed: Vec<&str> = offered(&approval).into_iter().map(Decision::as_str).collect();
@@ -108,6 +107,12 @@ pub(super) async fn resolve(call: &Call<'_>) -> Result<Value, Failure> {
     }
     let (now, applied) = vote(call, &approval, decision, reason).await?;
     Ok(json!({ "applied": applied, "approval": shown(call, &now) }))
+}
+
+/// The answer to a deadline for a standing grant.
+pub(super) fn no_grants() -> Failure {
+    Failure::invalid("this gateway keeps no standing grants, so none can expire")
+        .with(json!({ "reason": "APPROVAL_GRANT_UNSUPPORTED" }))
 }
 
 /// Answers `approval`; answers how it stands then. The digest is that of the record which the id names: what was asked

@@ -251,8 +251,7 @@ fn prepare(call: &Call<'_>, mut asked: Asked) -> Result<(CreateApproval, Protoco
     let id = asked.id.take().map(chosen_id).transpose()?;
     let shown = shown_command(&command, argv.as_deref())?;
     if shown.chars().count() > COMMAND_DISPLAY_LIMIT {
-        return Err(Failure::invalid("command exceeds exec approval display limit")
-            .with(json!({ "reason": "EXEC_APPROVAL_COMMAND_DISPLAY_LIMIT" })));
+        return Err(too_long());
     }
     let env_keys: Option<Vec<String>> =
         asked.env.as_ref().map(|env| env.keys().map(|name| masked(name)).collect());
@@ -287,11 +286,15 @@ fn shown_command(command: &str, argv: Option<&[String]>) -> Result<String, Failu
         return Ok(masked(command));
     };
     let arguments = present(ActionKind::Exec, &json!({ "argv": argv })).map_err(|why| match why {
-        NotPresentable::TooLong { .. } => Failure::invalid("command exceeds exec approval display limit")
-            .with(json!({ "reason": "EXEC_APPROVAL_COMMAND_DISPLAY_LIMIT" })),
+        NotPresentable::TooLong { .. } => too_long(),
         NotPresentable::Malformed { .. } => Failure::invalid("command is required"),
     })?;
     Ok(arguments.command_text.unwrap_or(arguments.headline))
+}
+
+fn too_long() -> Failure {
+    Failure::invalid("command exceeds exec approval display limit")
+        .with(json!({ "reason": "EXEC_APPROVAL_COMMAND_DISPLAY_LIMIT" }))
 }
 
 /// An id for a request that names none.
@@ -353,7 +356,6 @@ fn environment(env: &BTreeMap<String, String>) -> Result<Value, Failure> {
 }
 
 fn source(asked: &Asked) -> Source {
-    let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
     Source {
         agent: given(&asked.agent_id),
         session: given(&asked.session_key),
@@ -363,6 +365,11 @@ fn source(asked: &Asked) -> Source {
         tool_call_id: given(&asked.tool_call_id),
         tool_name: None,
     }
+}
+
+/// A text that says something.
+pub(super) fn given(text: &Option<String>) -> Option<String> {
+    text.clone().filter(|text| !text.trim().is_empty())
 }
 
 fn requirement(call: &Call<'_>, asked: &Asked) -> RequirementRequest {
