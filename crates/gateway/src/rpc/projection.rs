@@ -12,9 +12,9 @@ use holdgate_wire::Links;
 use serde_json::{Map, Value, json};
 
 /// Longest title, description and detail of a plugin's presentation, in code points.
-const TITLE: usize = 80;
-const DESCRIPTION: usize = 512;
-const DETAIL: usize = 16_384;
+pub(crate) const TITLE: usize = 80;
+pub(crate) const DESCRIPTION: usize = 512;
+pub(crate) const DETAIL: usize = 16_384;
 
 /// Which of the two families a kind belongs to. Kinds that the protocol does not know are plugins to it.
 pub(crate) fn family(kind: Kind) -> &'static str {
@@ -109,9 +109,12 @@ fn resolver(by: &Actor, reason: TerminalReason) -> Value {
 /// The answers that a client of the protocol is offered. An action that its shapes cannot hold whole can only be
 /// denied from there; the page shows it whole.
 pub(crate) fn offered(approval: &Approval) -> Vec<Decision> {
-    let is_whole = approval.v4_request.is_some() || told(approval).is_some();
-    let offered = approval.requirement.allowed_decisions.iter().copied();
-    offered.filter(|decision| is_whole || *decision == Decision::Deny).collect()
+    decisions(approval, shape(approval).is_whole)
+}
+
+fn decisions(approval: &Approval, is_whole: bool) -> Vec<Decision> {
+    let allowed = approval.requirement.allowed_decisions.iter().copied();
+    allowed.filter(|decision| is_whole || *decision == Decision::Deny).collect()
 }
 
 fn names(decisions: &[Decision]) -> Value {
@@ -121,7 +124,7 @@ fn names(decisions: &[Decision]) -> Value {
 /// What is shown of the action.
 pub(crate) fn presentation(approval: &Approval) -> Value {
     let request = request(approval);
-    let decisions = names(&offered(approval));
+    let decisions = request["allowedDecisions"].clone();
     if approval.kind == Kind::Exec {
         let mut shown = json!({
             "kind": "exec",
@@ -165,67 +168,115 @@ fn standing(approval: &Approval) -> Value {
 
 /// The request as clients of the protocol are shown it: as it came that way, or as the protocol would say it.
 pub(crate) fn request(approval: &Approval) -> Value {
-    let came = approval.v4_request.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
-    let mut request = came.unwrap_or_else(|| {
-        let agent = approval.source.agent.as_deref().map(masked);
-        let run = approval.source.run_id.as_deref().map(masked);
-        if approval.kind == Kind::Exec {
-            exec_request(approval, agent, run)
-        } else {
-            plugin_request(approval, agent, run)
-        }
-    });
-    request["allowedDecisions"] = names(&offered(approval));
+    let Shape { mut request, is_whole } = shape(approval);
+    request["allowedDecisions"] = names(&decisions(approval, is_whole));
     // Reviewers are shown labels, not the keys that route events.
     request["sessionKey"] = Value::Null;
     request
 }
 
-fn exec_request(approval: &Approval, agent: Option<String>, run: Option<String>) -> Value {
-    let shown = &approval.presentation;
-    let facts = shown.facts.iter().filter(|fact| fact.label != "Command");
-    let told: Vec<String> = shown
-        .flags
-        .iter()
-        .cloned()
-        .chain(facts.map(|fact| format!("{}: {}", fact.label, fact.text)))
-        .collect();
-    let warning = if told.is_empty() { Value::Null } else { told.join("\n").into() };
-    json!({
-        "command": shown.command_text.as_deref().unwrap_or(&shown.headline),
-        "cwd": null, "host": null, "nodeId": null, "warningText": warning, "scope": null,
-        "agentId": agent, "sessionKey": null, "runId": run, "toolCallId": null,
-    })
+/// A request in the protocol's shape, and whether that holds the whole action.
+struct Shape {
+    request: Value,
+    is_whole: bool,
 }
 
-fn plugin_request(approval: &Approval, agent: Option<String>, run: Option<String>) -> Value {
+fn shape(approval: &Approval) -> Shape {
+    let came = approval.v4_request.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
+    match (approval.kind, came) {
+        (Kind::Exec, Some(came)) => came_exec(approval, came),
+        (_, Some(came)) => came_plugin(approval, came),
+        (Kind::Exec, None) => exec(approval),
+        (_, None) => plugin(approval),
+    }
+}
+
+/// What reviewers must know that stands in no field of its own: what is odd about the action, and the facts that
+/// `is_shown` does not find elsewhere, a line each.
+fn beside(approval: &Approval, is_shown: impl Fn(&str) -> bool) -> Vec<String> {
+    let shown = &approval.presentation;
+    let facts = shown.facts.iter().filter(|fact| !is_shown(&fact.label));
+    shown.flags.iter().cloned().chain(facts.map(|fact| format!("{}: {}", fact.label, fact.text))).collect()
+}
+
+/// A command as it was asked for over the protocol. Our own lines come first; below them the requester's words stand
+/// as such, so that it cannot speak in our name.
+fn came_exec(approval: &Approval, mut request: Value) -> Shape {
+    let mut warning = beside(approval, |label| {
+        let is_argument = label.strip_prefix("Argument ").is_some_and(|n| n.parse::<u32>().is_ok());
+        is_argument || matches!(label, "Command" | "command" | "host" | "nodeId") || is_in(label, "scope")
+    });
+    if let Some(said) = request["warningText"].as_str() {
+        warning.push(format!("The requester says: {said}"));
+    }
+    request["warningText"] = text(&warning);
+    // A field without a bound of its own.
+    Shape { request, is_whole: true }
+}
+
+/// A plugin's action as it was asked for over the protocol.
+fn came_plugin(approval: &Approval, mut request: Value) -> Shape {
+    let mut detail = beside(approval, |label| !is_in(label, "mcpTool"));
+    detail.extend(request["detail"].as_str().map(str::to_owned));
+    let whole = within(&detail.join("\n"), DETAIL);
+    let is_whole = whole.is_some();
+    if is_whole {
+        request["detail"] = text(&detail);
+    } else {
+        request["description"] = ELSEWHERE.into();
+    }
+    Shape { request, is_whole }
+}
+
+/// Whether a path into the content leads to the field of that name or into it.
+fn is_in(path: &str, field: &str) -> bool {
+    path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// Said of what is too long for a shape.
+const ELSEWHERE: &str = "It is too long to be shown here. Open its page to see it whole and to allow it.";
+
+fn text(lines: &[String]) -> Value {
+    if lines.is_empty() { Value::Null } else { lines.join("\n").into() }
+}
+
+fn exec(approval: &Approval) -> Shape {
+    let shown = &approval.presentation;
+    let request = json!({
+        "command": shown.command_text.as_deref().unwrap_or(&shown.headline),
+        "cwd": null, "host": null, "nodeId": null, "scope": null, "sessionKey": null, "toolCallId": null,
+        "warningText": text(&beside(approval, |label| label == "Command")),
+        "agentId": agent(approval), "runId": run(approval),
+    });
+    Shape { request, is_whole: true }
+}
+
+fn plugin(approval: &Approval) -> Shape {
     let shown = &approval.presentation;
     let title =
         within(&shown.headline, TITLE).unwrap_or_else(|| format!("{} to review", title(approval.kind)));
-    let whole = told(approval);
+    let whole = within(&beside(approval, |_| false).join("\n"), DETAIL);
     let description = match (&whole, within(&shown.headline, DESCRIPTION)) {
-        (None, _) => {
-            "It is too long to be shown here. Open its page to see it whole and to allow it.".to_owned()
-        }
+        (None, _) => ELSEWHERE.to_owned(),
         (Some(_), Some(headline)) => headline,
         (Some(_), None) => "The whole action is in the detail.".to_owned(),
     };
-    json!({
+    let is_whole = whole.is_some();
+    let request = json!({
         "title": title, "description": description, "detail": whole.filter(|detail| !detail.is_empty()),
         "severity": if shown.flags.is_empty() { "info" } else { "warning" },
         "pluginId": null, "toolName": shown.tool_name, "toolCallId": approval.source.tool_call_id.as_deref().map(masked),
-        "agentId": agent, "sessionKey": null, "runId": run,
-    })
+        "agentId": agent(approval), "sessionKey": null, "runId": run(approval),
+    });
+    Shape { request, is_whole }
 }
 
-/// The whole action as text, if the protocol's shapes can hold it.
-fn told(approval: &Approval) -> Option<String> {
-    let shown = &approval.presentation;
-    let facts = shown.facts.iter().map(|fact| format!("{}: {}", fact.label, fact.text));
-    let lines: Vec<String> = shown.flags.iter().cloned().chain(facts).collect();
-    let text = lines.join("\n");
-    // A command's facts go into a field without a bound of its own.
-    if approval.kind == Kind::Exec { Some(text) } else { within(&text, DETAIL) }
+fn agent(approval: &Approval) -> Option<String> {
+    approval.source.agent.as_deref().map(masked)
+}
+
+fn run(approval: &Approval) -> Option<String> {
+    approval.source.run_id.as_deref().map(masked)
 }
 
 fn within(text: &str, most: usize) -> Option<String> {

@@ -61,6 +61,60 @@ async fn a_request_that_nobody_can_answer_is_accepted_and_then_denied() {
 }
 
 #[tokio::test]
+async fn what_is_odd_about_a_command_and_what_has_no_field_stands_in_its_warning() {
+    let gateway = TestGateway::start_for_v4().await;
+    let agent = agent(&gateway).await;
+    let reviewer = reviewer(&gateway, "reviewer").await;
+    let hidden = "login password='x; rm -rf ~'";
+    let id =
+        ask(&agent, json!({ "command": hidden, "cwd": "/srv", "warningText": "harmless\nDirectory: /" }))
+            .await;
+    let told = "a secret is hidden as ***; the digest covers it\n\
+                a hidden secret holds spaces or shell syntax: what it would do cannot be seen here\n\
+                Directory: \"/srv\"\n\
+                The requester says: harmless\nDirectory: /";
+    assert_eq!(get(&reviewer, &id).await.at("/approval/presentation/warningText"), told);
+    let listed = reviewer.call("exec.approval.list", &json!({})).await;
+    assert_eq!(listed.at("/0/request/warningText"), told);
+    let by_family = reviewer.call("exec.approval.get", &json!({ "id": id })).await;
+    assert_eq!(by_family.at("/warningText"), told);
+
+    let operand = json!({ "argvIndex": 1, "path": "/srv/run.sh", "sha256": "ab" });
+    let plan = json!({ "argv": ["sh", "run.sh"], "cwd": null, "commandText": "sh run.sh", "agentId": null,
+        "sessionKey": null, "mutableFileOperand": operand });
+    let id = ask(&agent, json!({ "systemRunPlan": plan })).await;
+    let told = "mutableFileOperand.argvIndex: 1\nmutableFileOperand.path: \"/srv/run.sh\"\n\
+                mutableFileOperand.sha256: \"ab\"";
+    assert_eq!(get(&reviewer, &id).await.at("/approval/presentation/warningText"), told);
+}
+
+#[tokio::test]
+async fn what_is_odd_about_a_plugins_action_stands_in_its_detail_or_it_can_only_be_denied() {
+    let gateway = TestGateway::start_for_v4().await;
+    let agent = agent(&gateway).await;
+    let reviewer = reviewer(&gateway, "reviewer").await;
+    let ask = async |detail: String| {
+        let tool = json!({ "server": "files", "tool": "rm" });
+        let asked = json!({ "title": "Tidy \u{202E}up", "description": "d", "detail": detail, "mcpTool": tool,
+            "twoPhase": true });
+        let asked = agent.call("plugin.approval.request", &asked).await;
+        asked.at("/id").as_str().unwrap_or_else(|| panic!("{asked:?}")).to_owned()
+    };
+    let short = get(&reviewer, &ask("all of it".to_owned()).await).await;
+    let told = "1 invisible or direction-changing character\nmcpTool.server: \"files\"\nmcpTool.tool: \"rm\"\nall of it";
+    assert_eq!(short.at("/approval/presentation/detail"), told);
+    let id = ask("x".repeat(16_384)).await;
+    let long = get(&reviewer, &id).await;
+    assert_eq!(long.at("/approval/presentation/allowedDecisions"), json!(["deny"]));
+    let said = long.at("/approval/presentation/description");
+    assert!(said.as_str().is_some_and(|said| said.contains("Open its page")), "{said}");
+    let answer = json!({ "id": id, "kind": "plugin", "decision": "allow-once" });
+    let refused = reviewer.call("approval.resolve", &answer).await.outcome();
+    assert_eq!(refused["details"]["reason"], "APPROVAL_DECISION_NOT_ALLOWED", "{refused}");
+    assert_eq!(get(&reviewer, &id).await.at("/approval/status"), "pending");
+}
+
+#[tokio::test]
 async fn arguments_are_shown_and_not_a_line_that_says_something_else() {
     let gateway = TestGateway::start_for_v4().await;
     let agent = agent(&gateway).await;

@@ -63,7 +63,7 @@ pub(super) async fn get(call: &Call<'_>) -> Result<Value, Failure> {
         (None, None, _) => return Err(unknown()),
     };
     let shown = presentation(approval);
-    Ok(json!({
+    let mut answer = json!({
         "id": approval.id.as_str(),
         "commandText": shown["commandText"],
         "commandPreview": shown["commandPreview"],
@@ -72,7 +72,11 @@ pub(super) async fn get(call: &Call<'_>) -> Result<Value, Failure> {
         "nodeId": shown["nodeId"],
         "agentId": shown["agentId"],
         "expiresAtMs": approval.expires_at.as_ms(),
-    }))
+    });
+    if shown["warningText"].is_string() {
+        answer["warningText"] = shown["warningText"].clone();
+    }
+    Ok(answer)
 }
 
 /// What is pending of a family, oldest first.
@@ -201,8 +205,7 @@ pub(super) async fn resolve(call: &Call<'_>, of: &str) -> Result<Value, Failure>
         Found::Sound(_) | Found::Corrupt(_) => return Err(unknown()),
     };
     if grant_expires_in_days.is_some() {
-        return Err(Failure::invalid("this gateway keeps no standing grants, so none can expire")
-            .with(json!({ "reason": "APPROVAL_GRANT_UNSUPPORTED" })));
+        return Err(canonical::no_grants());
     }
     if approval.status() == Status::Pending && !offered(&approval).contains(&decision) {
         return Err(not_offered(&approval, decision, of));

@@ -1,6 +1,7 @@
 //! `plugin.approval.request`: an action of a plugin in somebody else's host.
 
 use holdgate_authority::Protocol;
+use holdgate_core::audience::{agent_of, session_key};
 use holdgate_core::presentation::{masked, multiline};
 use holdgate_core::requirement::Decision;
 use holdgate_wire::approval::Source;
@@ -9,16 +10,14 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::Call;
-use super::exec::{Phases, SCOPE, ask, reviewers, safe_texts};
+use super::exec::{Phases, SCOPE, ask, given, reviewers, safe_texts};
 use crate::rpc::frame::Failure;
 use crate::rpc::params::{Field, Kind, Words, read};
+use crate::rpc::projection::{DESCRIPTION, DETAIL, TITLE};
 
 /// How long a request waits that does not say, in milliseconds.
 const TIMEOUT_MS: i64 = 120_000;
 const ANY: usize = usize::MAX;
-const TITLE: usize = 80;
-const DESCRIPTION: usize = 512;
-const DETAIL: usize = 16_384;
 
 const FIELDS: &[Field] = &[
     Field::nullable("pluginId", Kind::Text(1, ANY)),
@@ -94,7 +93,8 @@ fn prepare(call: &Call<'_>, asked: Asked) -> Result<(CreateApproval, Protocol, P
     if detail.as_ref().is_some_and(|detail| detail.chars().count() > DETAIL) {
         return Err(Failure::invalid("approval detail exceeds the display limit after sanitization"));
     }
-    let agent = given(&asked.agent_id).or_else(|| given(&asked.session_key).and_then(|key| agent_of(&key)));
+    let key = asked.session_key.as_deref().and_then(|key| session_key(key, None));
+    let agent = given(&asked.agent_id).or_else(|| Some(agent_of(&key?)?.to_owned()));
     let id = format!("plugin:{}", holdgate_store::mint::uuid());
     let create = CreateApproval {
         kind: "plugin".to_owned(),
@@ -169,14 +169,4 @@ fn content(asked: &Asked) -> Result<Box<serde_json::value::RawValue>, Failure> {
     }
     let text = Value::Object(content).to_string();
     serde_json::value::RawValue::from_string(text).map_err(|error| Failure::invalid(error.to_string()))
-}
-
-fn given(text: &Option<String>) -> Option<String> {
-    text.clone().filter(|text| !text.trim().is_empty())
-}
-
-/// The agent that a session key names.
-fn agent_of(key: &str) -> Option<String> {
-    let (agent, _) = key.trim().strip_prefix("agent:")?.split_once(':')?;
-    (!agent.is_empty()).then(|| agent.to_lowercase())
 }
