@@ -156,7 +156,7 @@ pub(crate) fn filter(query: ListApprovals) -> Result<Filter, Error> {
     let kind = query.kind.map(|name| at("kind", name.parse()));
     Ok(Filter {
         status: status.transpose()?,
-        kind: kind.transpose()?,
+        kinds: kind.transpose()?.into(),
         agent: query.agent,
         requester: None,
         id_prefix: None,
@@ -168,7 +168,8 @@ pub(crate) fn filter(query: ListApprovals) -> Result<Filter, Error> {
 /// Checks which approvals that have ended to list.
 pub(crate) fn history_filter(query: ListHistory) -> Result<HistoryFilter, Error> {
     Ok(HistoryFilter {
-        kind: query.kind.map(|name| at("kind", name.parse())).transpose()?,
+        kinds: query.kind.map(|name| at("kind", name.parse())).transpose()?.into(),
+        requester: None,
         before: query.cursor.as_deref().map(read_cursor).transpose()?,
         limit: page_limit(query.limit)?,
     })

@@ -11,7 +11,7 @@ use holdgate_core::approval::Status;
 use holdgate_core::{Approval, ApprovalId, Command, EpochId, Principal, Refusal};
 use holdgate_store::{Answer, By, IdempotencyKey, Notice, Op, Outcome, Store};
 use holdgate_wire::{Code, Links, Problem};
-use tokio::sync::broadcast;
+use tokio::sync::{Semaphore, broadcast};
 
 use crate::error::Error;
 use crate::policy::Policy;
@@ -53,6 +53,8 @@ pub struct Service {
     /// When to look again for records that were kept for long enough, by the authority's time.
     pub(crate) next_prune_ms: AtomicI64,
     waiters: Waiters,
+    /// For reads that go through many records which their reader may not see.
+    scans: Semaphore,
 }
 
 impl Service {
@@ -73,7 +75,8 @@ impl Service {
         };
         let waiters = Waiters::new(store.notices());
         let policy = RwLock::new(Arc::new(Policy::default()));
-        Ok(Arc::new(Self { store, own, links, policy, next_prune_ms: AtomicI64::new(0), waiters }))
+        let scans = Semaphore::new(reading::SCANS);
+        Ok(Arc::new(Self { store, own, links, policy, next_prune_ms: AtomicI64::new(0), waiters, scans }))
     }
 
     /// Puts a configuration in force, for every request from now on.

@@ -27,7 +27,7 @@ pub const PENDING_PER_SESSION: u32 = 5_000;
 /// Most operations of one identity that may be waiting to be written. More are refused at once.
 pub const QUEUED_PER_PRINCIPAL: usize = 512;
 /// Most approvals that one answer to a subscription replays.
-pub const REPLAY_ITEMS: usize = 1_000;
+pub const REPLAY_ITEMS: u32 = 1_000;
 /// Longest boundary, in characters: a round names every task on both of its sides.
 pub const BOUNDARY_CHARS: usize = 16_384;
 /// Largest frozen content, in bytes of canonical JSON.

@@ -44,8 +44,13 @@ pub trait Store: Send + Sync {
     /// Approvals that have ended, the last one to end first.
     async fn history(&self, filter: HistoryFilter) -> Result<Vec<Seen>, StoreError>;
 
-    /// Pending approvals that this session's stream shows, oldest first.
-    async fn pending_of_session(&self, session_key: &str, limit: u32) -> Result<Vec<Seen>, StoreError>;
+    /// Pending approvals that this session's stream shows, oldest first, from the one after `after` on.
+    async fn pending_of_session(
+        &self,
+        session_key: &str,
+        after: Option<Place>,
+        limit: u32,
+    ) -> Result<Vec<Seen>, StoreError>;
 
     /// The facts about approvals after the one of number `after`, in order.
     async fn events(&self, after: u64, limit: u32) -> Result<Vec<Recorded>, StoreError>;
@@ -240,13 +245,34 @@ pub struct Seen {
     pub place: (Time, ApprovalId),
 }
 
+/// A place in a list: when an approval was made or when it ended, whichever the list goes by, and its id.
+pub type Place = (Time, ApprovalId);
+
+/// Which kinds to list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kinds {
+    /// Every kind.
+    #[default]
+    All,
+    /// That one.
+    Only(Kind),
+    /// Every other.
+    Except(Kind),
+}
+
+impl From<Option<Kind>> for Kinds {
+    fn from(kind: Option<Kind>) -> Self {
+        kind.map_or(Self::All, Self::Only)
+    }
+}
+
 /// Which approvals to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Only in this status, as stored.
     pub status: Option<Status>,
-    /// Only of this kind.
-    pub kind: Option<Kind>,
+    /// Only of these kinds.
+    pub kinds: Kinds,
     /// Only from the agent of this name.
     pub agent: Option<String>,
     /// Only requested by this identity.
@@ -254,7 +280,7 @@ pub struct Filter {
     /// Only with an id that begins so.
     pub id_prefix: Option<String>,
     /// Only older than this one.
-    pub before: Option<(Time, ApprovalId)>,
+    pub before: Option<Place>,
     /// At most this many.
     pub limit: u32,
 }
@@ -262,10 +288,12 @@ pub struct Filter {
 /// Which approvals that have ended to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HistoryFilter {
-    /// Only of this kind.
-    pub kind: Option<Kind>,
+    /// Only of these kinds.
+    pub kinds: Kinds,
+    /// Only requested by this identity.
+    pub requester: Option<PrincipalId>,
     /// Only those that ended before this one.
-    pub before: Option<(Time, ApprovalId)>,
+    pub before: Option<Place>,
     /// At most this many.
     pub limit: u32,
 }

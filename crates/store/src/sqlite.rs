@@ -19,11 +19,12 @@ use tokio::sync::{broadcast, oneshot};
 use crate::clock::{AuthorityClock, Clock};
 use crate::{
     Administered, Credential, Filter, Freeze, HistoryFilter, Identity, JournalEntry, Notice, Op, Outcome,
-    Recorded, Seen, Store, StoreError,
+    Place, Recorded, Seen, Store, StoreError,
 };
 
 #[cfg(test)]
 mod cost;
+mod decoy;
 mod examine;
 mod file;
 mod ledger;
@@ -233,9 +234,17 @@ impl Store for SqliteStore {
         self.readers.read(move |conn| read::history(conn, &filter, shared.clock.now())).await
     }
 
-    async fn pending_of_session(&self, session_key: &str, limit: u32) -> Result<Vec<Seen>, StoreError> {
+    async fn pending_of_session(
+        &self,
+        session_key: &str,
+        after: Option<Place>,
+        limit: u32,
+    ) -> Result<Vec<Seen>, StoreError> {
         let (key, shared) = (session_key.to_owned(), Arc::clone(&self.shared));
-        self.readers.read(move |conn| read::pending_of_session(conn, &key, limit, shared.clock.now())).await
+        let now = move || shared.clock.now();
+        self.readers
+            .read(move |conn| read::pending_of_session(conn, &key, after.as_ref(), limit, now()))
+            .await
     }
 
     async fn events(&self, after: u64, limit: u32) -> Result<Vec<Recorded>, StoreError> {

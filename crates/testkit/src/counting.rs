@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use holdgate_core::{Kind, Principal, PrincipalId, Run, RunId, Time};
 use holdgate_store::{
     Administered, Credential, Filter, Freeze, HistoryFilter, Identity, JournalEntry, Notice, Op, Outcome,
-    Recorded, Seen, Store, StoreError,
+    Place, Recorded, Seen, Store, StoreError,
 };
 use tokio::sync::broadcast;
 
@@ -67,9 +67,14 @@ impl Store for Counting {
         self.inner.history(filter).await
     }
 
-    async fn pending_of_session(&self, session_key: &str, limit: u32) -> Result<Vec<Seen>, StoreError> {
+    async fn pending_of_session(
+        &self,
+        session_key: &str,
+        after: Option<Place>,
+        limit: u32,
+    ) -> Result<Vec<Seen>, StoreError> {
         self.count("pending_of_session");
-        self.inner.pending_of_session(session_key, limit).await
+        self.inner.pending_of_session(session_key, after, limit).await
     }
 
     async fn events(&self, after: u64, limit: u32) -> Result<Vec<Recorded>, StoreError> {

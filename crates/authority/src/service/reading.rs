@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use holdgate_core::approval::Status;
 use holdgate_core::principal::PrincipalKind;
-use holdgate_core::{Access, ApprovalId, Principal, Refusal, Time, access};
-use holdgate_store::{Credential, Filter, HistoryFilter, Seen, Stored};
+use holdgate_core::{Access, Approval, ApprovalId, Principal, PrincipalId, Refusal, access};
+use holdgate_store::{Credential, Filter, HistoryFilter, Kinds, Place, Seen, StoreError, Stored};
 use holdgate_wire::Code;
 
 use super::{Found, Service, refused};
@@ -14,12 +13,9 @@ use crate::error::Error;
 /// A waiter looks again this often even if it hears nothing: a hint can be lost.
 const POLL: Duration = Duration::from_secs(5);
 /// How many records are looked at together for somebody who may see only some of them.
-const SCAN_PAGE: u32 = 256;
-/// How many records one page of a list looks at in the end. Whoever sees few of many gets short pages.
-const SCAN_LIMIT: usize = 2_048;
-
-/// A record's place in a list: when it was made or ended, and its id.
-type Place = (Time, ApprovalId);
+const SCAN_CHUNK: u32 = 256;
+/// How many such readers may go on at the same time: they leave readers of the store to others.
+pub(super) const SCANS: usize = 2;
 
 /// One page of a list, and where the next one begins.
 pub type Page = (Vec<Found>, Option<Place>);
@@ -95,36 +91,19 @@ impl Service {
         }
     }
 
-    /// Lists records, newest first.
+    /// Lists records, newest first. Of what this reader may read, only.
     ///
     /// # Errors
     /// Fails if the store does.
     pub async fn list(&self, filter: Filter, by: &Principal) -> Result<Page, Error> {
-        let asks_only = matches!(by.kind, PrincipalKind::Agent | PrincipalKind::Runtime);
-        let requester = if asks_only { Some(by.id.clone()) } else { filter.requester.clone() };
-        let (status, limit) = (filter.status, filter.limit as usize);
-        let mut before = filter.before.clone();
-        let (mut items, mut scanned) = (Vec::new(), 0);
-        loop {
-            let page = Filter { before: before.clone(), requester: requester.clone(), ..filter.clone() };
-            let page = Filter { limit: scan(limit, asks_only || by.is_admin()), ..page };
-            let asked = page.limit as usize;
-            let seen = self.store.approvals(page).await?;
-            let is_last = seen.len() < asked;
-            scanned += seen.len();
-            for seen in seen {
-                if items.len() == limit {
-                    return Ok((items, before));
-                }
-                before = Some(seen.place.clone());
-                // Time may have moved a record on that is still stored as pending.
-                let found = self.found(seen, by, Access::may_read);
-                items.extend(found.filter(|found| status.is_none_or(|status| found.status() == status)));
-            }
-            if is_last || scanned >= SCAN_LIMIT {
-                return Ok((items, before.filter(|_| !is_last)));
-            }
-        }
+        let filter = Filter { requester: own(by).or(filter.requester), ..filter };
+        let begin = Pages { before: filter.before.clone(), limit: filter.limit, is_enough: Access::may_read };
+        // Time may have moved a record on that is still stored as pending.
+        let admits = |found: &Found| {
+            is_among(found, filter.kinds) && filter.status.is_none_or(|status| found.status() == status)
+        };
+        let read = |before, limit| self.store.approvals(Filter { before, limit, ..filter.clone() });
+        self.page(begin, by, admits, read).await
     }
 
     /// Lists records that have ended, the last one to end first. Of what this reader may read, only.
@@ -132,27 +111,10 @@ impl Service {
     /// # Errors
     /// Fails if the store does.
     pub async fn history(&self, filter: HistoryFilter, by: &Principal) -> Result<Page, Error> {
-        let limit = filter.limit as usize;
-        let mut before = filter.before.clone();
-        let (mut items, mut scanned) = (Vec::new(), 0);
-        loop {
-            let page =
-                HistoryFilter { before: before.clone(), limit: scan(limit, by.is_admin()), ..filter.clone() };
-            let asked = page.limit as usize;
-            let seen = self.store.history(page).await?;
-            let is_last = seen.len() < asked;
-            scanned += seen.len();
-            for seen in seen {
-                if items.len() == limit {
-                    return Ok((items, before));
-                }
-                before = Some(seen.place.clone());
-                items.extend(self.found(seen, by, Access::may_read));
-            }
-            if is_last || scanned >= SCAN_LIMIT {
-                return Ok((items, before.filter(|_| !is_last)));
-            }
-        }
+        let filter = HistoryFilter { requester: own(by).or(filter.requester), ..filter };
+        let begin = Pages { before: filter.before.clone(), limit: filter.limit, is_enough: Access::may_read };
+        let read = |before, limit| self.store.history(HistoryFilter { before, limit, ..filter.clone() });
+        self.page(begin, by, |found| is_among(found, filter.kinds), read).await
     }
 
     /// What a session's stream shows of pending requests to `by`, oldest first, and whether there are more than
@@ -163,18 +125,59 @@ impl Service {
     pub async fn replay(
         &self,
         session_key: &str,
-        limit: usize,
+        limit: u32,
         by: &Principal,
-    ) -> Result<(Vec<holdgate_core::Approval>, bool), Error> {
-        let most = u32::try_from(limit + 1).unwrap_or(u32::MAX);
-        let seen = self.store.pending_of_session(session_key, most).await?;
-        let truncated = seen.len() > limit;
-        let found = seen.into_iter().take(limit).filter_map(|seen| self.found(seen, by, Access::may_decide));
-        let pending = found.filter_map(|found| match found {
-            Found::Sound(approval) if approval.status() == Status::Pending => Some(*approval),
-            Found::Sound(_) | Found::Corrupt(_) => None,
+    ) -> Result<(Vec<Approval>, bool), Error> {
+        let begin = Pages { before: None, limit, is_enough: Access::may_decide };
+        let is_pending = |found: &Found| found.pending().is_some();
+        let read = |after, limit| self.store.pending_of_session(session_key, after, limit);
+        let (found, more) = self.page(begin, by, is_pending, read).await?;
+        let sound = found.into_iter().filter_map(|found| match found {
+            Found::Sound(approval) => Some(*approval),
+            Found::Corrupt(_) => None,
         });
-        Ok((pending.collect(), truncated))
+        Ok((sound.collect(), more.is_some()))
+    }
+
+    /// Reads on until a page is full of what `by` may see and one more is found, or there is nothing more: neither
+    /// its length nor where the next one begins tells of anything else.
+    async fn page<F>(
+        &self,
+        begin: Pages,
+        by: &Principal,
+        admits: impl Fn(&Found) -> bool,
+        read: impl Fn(Option<Place>, u32) -> F,
+    ) -> Result<Page, Error>
+    where
+        F: Future<Output = Result<Vec<Seen>, StoreError>>,
+    {
+        let Pages { mut before, limit, is_enough } = begin;
+        let (mut items, mut last) = (Vec::new(), None);
+        let (mut chunk, mut scan) = (limit + 1, None);
+        loop {
+            let seen = read(before, chunk).await?;
+            let is_end = seen.len() < chunk as usize;
+            before = seen.last().map(|seen| seen.place.clone());
+            for seen in seen {
+                let place = seen.place.clone();
+                let Some(found) = self.found(seen, by, is_enough).filter(&admits) else {
+                    continue;
+                };
+                if items.len() == limit as usize {
+                    return Ok((items, last));
+                }
+                items.push(found);
+                last = Some(place);
+            }
+            if is_end {
+                return Ok((items, None));
+            }
+            chunk = chunk.max(SCAN_CHUNK);
+            if scan.is_none() {
+                // Kept until the end. Nobody closes the semaphore; without it the scan would only be faster.
+                scan = self.scans.acquire().await.ok();
+            }
+        }
     }
 
     fn found(&self, seen: Seen, by: &Principal, is_enough: fn(Access) -> bool) -> Option<Found> {
@@ -189,8 +192,19 @@ impl Service {
     }
 }
 
-/// How many records to look at for one page: one more than it holds, or many if some will be left out.
-fn scan(limit: usize, sees_all: bool) -> u32 {
-    let one_more = u32::try_from(limit + 1).unwrap_or(u32::MAX);
-    if sees_all { one_more } else { one_more.max(SCAN_PAGE) }
+/// Where pages begin, how many records each holds, and what access to a record puts it there.
+struct Pages {
+    before: Option<Place>,
+    limit: u32,
+    is_enough: fn(Access) -> bool,
+}
+
+/// The only requester whose records somebody who asks and does not review may read: itself.
+fn own(by: &Principal) -> Option<PrincipalId> {
+    matches!(by.kind, PrincipalKind::Agent | PrincipalKind::Runtime).then(|| by.id.clone())
+}
+
+/// Whether a record is of one of these kinds. One that cannot be read is of none.
+fn is_among(found: &Found, kinds: Kinds) -> bool {
+    matches!(found, Found::Sound(_)) || kinds == Kinds::All
 }

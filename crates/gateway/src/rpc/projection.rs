@@ -8,6 +8,7 @@ use holdgate_core::presentation::masked;
 use holdgate_core::principal::PrincipalKind;
 use holdgate_core::requirement::Decision;
 use holdgate_core::{Actor, Approval, Kind};
+use holdgate_store::Kinds;
 use holdgate_wire::Links;
 use serde_json::{Map, Value, json};
 
@@ -19,6 +20,11 @@ pub(crate) const DETAIL: usize = 16_384;
 /// Which of the two families a kind belongs to. Kinds that the protocol does not know are plugins to it.
 pub(crate) fn family(kind: Kind) -> &'static str {
     if kind == Kind::Exec { "exec" } else { "plugin" }
+}
+
+/// The kinds that belong to a family.
+pub(crate) fn kinds_of(family: &str) -> Kinds {
+    if family == "exec" { Kinds::Only(Kind::Exec) } else { Kinds::Except(Kind::Exec) }
 }
 
 /// What a reader may be shown of a record.

@@ -10,6 +10,7 @@ mod doors;
 mod lifetime;
 mod matrix;
 mod observed;
+mod pages;
 mod people;
 mod reach;
 mod reached;

@@ -80,7 +80,7 @@ impl Waiting {
 }
 
 const PENDING: &str = read::CONDITIONS[0];
-const BEFORE: &str = read::CONDITIONS[6];
+const BEFORE: &str = read::CONDITIONS[7];
 
 fn agent() -> By {
     By { id: "agent".parse().unwrap(), scopes: Scopes::ALL }
@@ -144,7 +144,7 @@ fn frequent_work_does_not_grow_with_the_square_of_what_waits() {
             let newest =
                 read::history(conn, &HistoryFilter { limit, ..HistoryFilter::default() }, START).unwrap();
             assert!(newest.is_empty());
-            read::pending_of_session(conn, "main", limit, START).unwrap()
+            read::pending_of_session(conn, "main", None, limit, START).unwrap()
         });
         assert_eq!(streamed.len(), PAGE_ITEMS as usize);
         check("to stream a session", steps, SOME_ROWS);

@@ -14,7 +14,7 @@ use holdgate_core::{
 };
 use rusqlite::{Connection, Error, OptionalExtension as _, Params, Row, params};
 
-use super::{row, sql};
+use super::{decoy, row, sql};
 use crate::ledger::Ledger;
 use crate::{Device, Notice, Runtime, RuntimeKind, Stored};
 
@@ -69,14 +69,6 @@ impl<'c> SqliteLedger<'c> {
         Ok(u32::try_from(pending.unwrap_or(0).max(0)).unwrap_or(u32::MAX))
     }
 
-    /// Reads and decodes the newest approval, for a look-up that found none: it takes as long as one that found what
-    /// its caller may not see. What the newest is does not matter; it is thrown away.
-    fn decoy(&self) -> rusqlite::Result<Option<Stored>> {
-        let mut statement = self.conn.prepare_cached(sql::NEWEST)?;
-        let mut rows = statement.query([])?;
-        rows.next()?.map_or(Ok(None), |found| row::stored(self.conn, found))
-    }
-
     /// Writes exactly one row.
     fn write_one(&self, statement: &str, params: impl Params) -> rusqlite::Result<()> {
         match self.write(statement, params)? {
@@ -99,8 +91,7 @@ impl Ledger for SqliteLedger<'_> {
         match rows.next()? {
             Some(found) => row::stored(self.conn, found),
             None => {
-                // Only for the time that it takes.
-                self.decoy()?;
+                decoy::read(self.conn, id.as_str(), |found| row::stored(self.conn, found))?;
                 Ok(None)
             }
         }

@@ -12,26 +12,31 @@ use tokio::sync::Semaphore;
 
 use super::file::DatabaseFile;
 use super::ledger::SqliteLedger;
-use super::{row, sql};
+use super::{decoy, row, sql};
 use crate::ledger::Ledger as _;
 use crate::{
-    Administered, Credential, Filter, Freeze, HistoryFilter, Identity, JournalEntry, Recorded, Seen,
-    StoreError, Stored,
+    Administered, Credential, Filter, Freeze, HistoryFilter, Identity, JournalEntry, Kinds, Place, Recorded,
+    Seen, StoreError, Stored,
 };
 
 /// How many reads can run at once.
 const READERS: usize = 4;
 
 /// What a list can be narrowed by, in the order of [`Filter`].
-pub(super) const CONDITIONS: [&str; 7] = [
+pub(super) const CONDITIONS: [&str; 8] = [
     "a.status = ?",
     "a.kind = ?",
+    "a.kind <> ?",
     "a.source_agent = ?",
     "a.requester_id = ?",
     "a.id >= ?",
     "a.id < ?",
     "(a.created_at, a.id) < (?, ?)",
 ];
+
+/// What history can be narrowed by, in the order of [`HistoryFilter`].
+pub(super) const ENDED_CONDITIONS: [&str; 4] =
+    ["a.kind = ?", "a.kind <> ?", "a.requester_id = ?", "(a.resolved_at, a.id) < (?, ?)"];
 
 /// The connections that read.
 pub(super) struct Readers {
@@ -104,41 +109,65 @@ impl Readers {
 pub(super) fn approval(conn: &Connection, locator: &str, now: Time) -> rusqlite::Result<Option<Seen>> {
     let mut found = list(conn, sql::LOCATED, [locator], now, OPENED)?;
     if found.is_empty() {
-        // An approval that its reader may not see was read and decoded before that was known. So is another in the
-        // place of one that is not there: the answers take the same way, and their times tell nothing.
-        list(conn, sql::NEWEST, [], now, OPENED)?;
+        decoy::read(conn, locator, |found| seen(conn, found, now, OPENED))?;
     }
     Ok(if found.len() == 1 { found.pop() } else { None })
 }
 
 /// Approvals, newest first.
 pub(super) fn approvals(conn: &Connection, filter: &Filter, now: Time) -> rusqlite::Result<Vec<Seen>> {
-    let Filter { status, kind, agent, requester, id_prefix, before, limit } = filter;
+    let Filter { status, kinds, agent, requester, id_prefix, before, limit } = filter;
+    let (only, except) = told_apart(*kinds);
     let id_prefix = id_prefix.as_deref().filter(|prefix| !prefix.is_empty());
-    let text = |text: &str| Value::from(text.to_owned());
-    let narrowings: [Option<Vec<Value>>; CONDITIONS.len()] = [
+    let narrowings = [
         status.map(|status| vec![text(status.as_str())]),
-        kind.map(|kind| vec![text(kind.as_str())]),
+        only,
+        except,
         agent.as_ref().map(|agent| vec![text(agent)]),
         requester.as_ref().map(|id| vec![text(id.as_str())]),
         id_prefix.map(|prefix| vec![text(prefix)]),
         id_prefix.and_then(after_all_that_begin_with).map(|end| vec![end.into()]),
-        before.as_ref().map(|(at, id)| vec![at.as_ms().into(), text(id.as_str())]),
+        before.as_ref().map(place),
     ];
-    let (mut conditions, mut values) = (Vec::new(), Vec::new());
-    for (condition, narrowing) in CONDITIONS.into_iter().zip(narrowings) {
-        if let Some(narrowing) = narrowing {
-            conditions.push(condition);
-            values.extend(narrowing);
-        }
-    }
-    values.push((*limit).into());
+    let (conditions, values) = narrowed(&CONDITIONS, narrowings, *limit);
     let found = list(conn, &sql::list(&conditions), rusqlite::params_from_iter(values), now, OPENED)?;
-    if found.is_empty() && id_prefix.is_some() {
+    if let (true, Some(prefix)) = (found.is_empty(), id_prefix) {
         // As for one approval: it may be that one which somebody looks for.
-        list(conn, sql::NEWEST, [], now, OPENED)?;
+        decoy::read(conn, prefix, |found| seen(conn, found, now, OPENED))?;
     }
     Ok(found)
+}
+
+fn text(text: &str) -> Value {
+    Value::from(text.to_owned())
+}
+
+fn place((at, id): &Place) -> Vec<Value> {
+    vec![at.as_ms().into(), text(id.as_str())]
+}
+
+/// The one kind and the kind that is left out.
+fn told_apart(kinds: Kinds) -> (Option<Vec<Value>>, Option<Vec<Value>>) {
+    let named = |kind: Kind| Some(vec![text(kind.as_str())]);
+    match kinds {
+        Kinds::All => (None, None),
+        Kinds::Only(kind) => (named(kind), None),
+        Kinds::Except(kind) => (None, named(kind)),
+    }
+}
+
+/// The conditions that are asked for, and the values for them and for the limit.
+fn narrowed<const N: usize>(
+    conditions: &[&'static str; N],
+    narrowings: [Option<Vec<Value>>; N],
+    limit: u32,
+) -> (Vec<&'static str>, Vec<Value>) {
+    let asked =
+        conditions.iter().zip(narrowings).filter_map(|(condition, values)| Some((*condition, values?)));
+    let (conditions, values): (Vec<_>, Vec<_>) = asked.unzip();
+    let mut values: Vec<_> = values.into_iter().flatten().collect();
+    values.push(limit.into());
+    (conditions, values)
 }
 
 /// The first text after all that begin with `prefix`, byte by byte. `None` if nothing comes after them.
@@ -156,27 +185,24 @@ fn after_all_that_begin_with(prefix: &str) -> Option<String> {
 
 /// Approvals that have ended, the last one to end first. Their places are when they ended.
 pub(super) fn history(conn: &Connection, filter: &HistoryFilter, now: Time) -> rusqlite::Result<Vec<Seen>> {
-    let HistoryFilter { kind, before, limit } = filter;
-    let kind = kind.map(Kind::as_str);
-    let before = before.as_ref().map(|(at, id)| (at.as_ms(), id.as_str()));
-    match (kind, before) {
-        (None, None) => list(conn, sql::HISTORY, params![limit], now, ENDED),
-        (None, Some((at, id))) => list(conn, sql::HISTORY_BEFORE, params![at, id, limit], now, ENDED),
-        (Some(kind), None) => list(conn, sql::HISTORY_OF_KIND, params![kind, limit], now, ENDED),
-        (Some(kind), Some((at, id))) => {
-            list(conn, sql::HISTORY_OF_KIND_BEFORE, params![kind, at, id, limit], now, ENDED)
-        }
-    }
+    let HistoryFilter { kinds, requester, before, limit } = filter;
+    let (only, except) = told_apart(*kinds);
+    let of = requester.as_ref().map(|id| vec![text(id.as_str())]);
+    let narrowings = [only, except, of, before.as_ref().map(place)];
+    let (conditions, values) = narrowed(&ENDED_CONDITIONS, narrowings, *limit);
+    list(conn, &sql::history(&conditions), rusqlite::params_from_iter(values), now, ENDED)
 }
 
 /// Pending approvals that a session's stream shows, oldest first.
 pub(super) fn pending_of_session(
     conn: &Connection,
     session_key: &str,
+    after: Option<&Place>,
     limit: u32,
     now: Time,
 ) -> rusqlite::Result<Vec<Seen>> {
-    list(conn, sql::PENDING_OF_SESSION, params![session_key, limit], now, OPENED)
+    let (at, id) = after.map_or((i64::MIN, ""), |(at, id)| (at.as_ms(), id.as_str()));
+    list(conn, sql::PENDING_OF_SESSION, params![session_key, at, id, limit], now, OPENED)
 }
 
 /// What a list goes by.

@@ -74,7 +74,7 @@ statements! {
          AND EXISTS (SELECT 1 FROM tokens k WHERE k.principal_id = p.id)");
     APPROVAL = select_approval!("approvals a WHERE a.id = ?1");
     /// What is read in the place of an approval that is not there.
-    NEWEST = select_approval!("approvals a ORDER BY a.created_at DESC, a.id DESC LIMIT 1");
+    DECOY = select_approval!("approvals a WHERE a.reference >= ?1 ORDER BY a.reference LIMIT 1");
     VOTES = "SELECT decision, voter_id, voter_kind, voter_label, voter_person, at, reason FROM approval_votes \
              WHERE approval_id = ?1 ORDER BY position";
     RUNTIME = "SELECT epoch, kind, instance, owner_id, lease_until, ended_at FROM runtimes WHERE epoch = ?1";
@@ -207,7 +207,7 @@ statements! {
     LOCATED = select_approval!("approvals a WHERE a.id = ?1 OR a.reference = ?1 LIMIT 2");
     PENDING_OF_SESSION = select_approval!(
         "approval_audience s CROSS JOIN approvals a ON a.id = s.approval_id WHERE s.session_key = ?1 \
-         ORDER BY s.created_at, s.approval_id LIMIT ?2"
+         AND (s.created_at, s.approval_id) > (?2, ?3) ORDER BY s.created_at, s.approval_id LIMIT ?4"
     );
     EVENTS = "SELECT seq, approval_id, event, actor_id, actor_kind, actor_label, actor_person, at FROM approval_events \
          WHERE seq > ?1 ORDER BY seq LIMIT ?2";
@@ -241,13 +241,6 @@ statements! {
          WHERE seq > ?1 ORDER BY seq LIMIT ?2";
     PENDING_COUNTS = "SELECT name, pending FROM pending_tallies WHERE of = 'kind' AND pending > 0 ORDER BY name";
 
-    HISTORY = select_approval!("approvals a WHERE a.status <> 'pending' ORDER BY a.resolved_at DESC, a.id DESC LIMIT ?1");
-    HISTORY_BEFORE = select_approval!("approvals a WHERE a.status <> 'pending' AND (a.resolved_at, a.id) < (?1, ?2) \
-         ORDER BY a.resolved_at DESC, a.id DESC LIMIT ?3");
-    HISTORY_OF_KIND = select_approval!("approvals a WHERE a.status <> 'pending' AND a.kind = ?1 \
-         ORDER BY a.resolved_at DESC, a.id DESC LIMIT ?2");
-    HISTORY_OF_KIND_BEFORE = select_approval!("approvals a WHERE a.status <> 'pending' AND a.kind = ?1 \
-         AND (a.resolved_at, a.id) < (?2, ?3) ORDER BY a.resolved_at DESC, a.id DESC LIMIT ?4");
     LIST = select_approval!("approvals a ");
 }
 
@@ -257,6 +250,12 @@ pub(super) fn list(conditions: &[&str]) -> String {
     let filter =
         if conditions.is_empty() { String::new() } else { format!("WHERE {} ", conditions.join(" AND ")) };
     format!("{LIST}{filter}ORDER BY a.created_at DESC, a.id DESC LIMIT ?")
+}
+
+/// The statement that lists what has ended under the given conditions, the last one first.
+pub(super) fn history(conditions: &[&str]) -> String {
+    let filter: String = conditions.iter().map(|condition| format!("AND {condition} ")).collect();
+    format!("{LIST}WHERE a.status <> 'pending' {filter}ORDER BY a.resolved_at DESC, a.id DESC LIMIT ?")
 }
 
 #[cfg(test)]
@@ -272,15 +271,17 @@ mod tests {
         for (name, sql) in ALL {
             conn.prepare(sql).unwrap_or_else(|e| panic!("{name}: {e}"));
         }
-        for mask in 0..1 << read::CONDITIONS.len() {
-            let chosen: Vec<_> = read::CONDITIONS
-                .iter()
-                .enumerate()
-                .filter(|(i, _)| mask & (1 << i) != 0)
-                .map(|(_, c)| *c)
-                .collect();
+        for chosen in subsets(&read::CONDITIONS) {
             conn.prepare(&list(&chosen)).unwrap_or_else(|e| panic!("list by {chosen:?}: {e}"));
         }
+        for chosen in subsets(&read::ENDED_CONDITIONS) {
+            conn.prepare(&history(&chosen)).unwrap_or_else(|e| panic!("history by {chosen:?}: {e}"));
+        }
+    }
+
+    fn subsets(all: &[&'static str]) -> Vec<Vec<&'static str>> {
+        let chosen = |mask: usize| all.iter().enumerate().filter(move |(i, _)| mask & (1 << i) != 0);
+        (0..1 << all.len()).map(|mask| chosen(mask).map(|(_, condition)| *condition).collect()).collect()
     }
 
     /// What is read as a whole, because it is short or asked for as a whole.
@@ -328,23 +329,38 @@ mod tests {
     #[test]
     fn pages_come_from_an_index_in_order() {
         let conn = fresh();
-        let prefix = [read::CONDITIONS[4], read::CONDITIONS[5]];
+        let prefix = [read::CONDITIONS[5], read::CONDITIONS[6]];
+        let [only, except, of, before] = read::ENDED_CONDITIONS;
         for (what, sql, index) in [
             ("one", LOCATED.to_owned(), "approvals_1 (id=?)"),
             ("one by reference", LOCATED.to_owned(), "approvals_2 (reference=?)"),
-            ("the newest", NEWEST.to_owned(), "approvals_by_age"),
-            ("history", HISTORY.to_owned(), "approvals_by_end"),
-            ("history, on", HISTORY_BEFORE.to_owned(), "approvals_by_end ((resolved_at,id)<(?,?))"),
-            ("history of a kind", HISTORY_OF_KIND.to_owned(), "approvals_by_kind_and_end (kind=?)"),
+            ("one in the place of another", DECOY.to_owned(), "approvals_2 (reference>?)"),
+            ("history", history(&[]), "approvals_by_end"),
+            ("history, on", history(&[before]), "approvals_by_end ((resolved_at,id)<(?,?))"),
+            ("history of a kind", history(&[only]), "approvals_by_kind_and_end (kind=?)"),
             (
                 "history of a kind, on",
-                HISTORY_OF_KIND_BEFORE.to_owned(),
+                history(&[only, before]),
                 "approvals_by_kind_and_end (kind=? AND (resolved_at,id)<(?,?))",
             ),
-            ("session", PENDING_OF_SESSION.to_owned(), "PRIMARY KEY (session_key=?)"),
+            (
+                "history of other kinds, on",
+                history(&[except, before]),
+                "approvals_by_end ((resolved_at,id)<(?,?))",
+            ),
+            (
+                "history of a requester, on",
+                history(&[of, before]),
+                "approvals_by_requester_and_end (requester_id=? AND (resolved_at,id)<(?,?))",
+            ),
+            (
+                "session",
+                PENDING_OF_SESSION.to_owned(),
+                "PRIMARY KEY (session_key=? AND (created_at,approval_id)>(?,?))",
+            ),
             ("all", list(&[]), "approvals_by_age"),
             ("pending", list(&[read::CONDITIONS[0]]), "approvals_by_status (status=?)"),
-            ("of a requester", list(&[read::CONDITIONS[3]]), "approvals_by_requester (requester_id=?)"),
+            ("of a requester", list(&[read::CONDITIONS[4]]), "approvals_by_requester (requester_id=?)"),
             ("by prefix", list(&prefix), "approvals_1 (id>? AND id<?)"),
         ] {
             let steps = plan(&conn, &sql);

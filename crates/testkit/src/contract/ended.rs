@@ -5,8 +5,10 @@ use holdgate_core::approval::{Binding, Draft, Outcome as Came, Source};
 use holdgate_core::limits::{RETENTION_MS, RUNTIME_LEASE_MS};
 use holdgate_core::requirement::Decision;
 use holdgate_core::run::{RunCommand, RunState};
-use holdgate_core::{Action, Approval, ApprovalId, Canonical, EpochId, Kind, Refusal, Time, presentation};
-use holdgate_store::{Append, HistoryFilter, Op, Seen};
+use holdgate_core::{
+    Action, Approval, ApprovalId, Canonical, EpochId, Kind, Principal, Refusal, Time, presentation,
+};
+use holdgate_store::{Append, HistoryFilter, Kinds, Op, Seen};
 
 use super::{Backend, LIFE_MS, Stage, approval, draft, drain, entry, refusal, sound, touched};
 
@@ -53,7 +55,12 @@ pub async fn history_is_in_the_order_of_the_ends(backend: &dyn Backend) {
     asked[0] = approval(stage.claim(&asked[0], "c", None).await);
     stage.reopen().await;
 
-    let of = |kind, before, limit| HistoryFilter { kind, before, limit };
+    let of = |kind: Option<Kind>, before, limit| HistoryFilter {
+        kinds: kind.into(),
+        before,
+        limit,
+        ..HistoryFilter::default()
+    };
     let expect = |indices: &[usize]| indices.iter().map(|&i| asked[i].clone()).collect::<Vec<_>>();
     assert_eq!(history(&stage, of(None, None, 10)).await, expect(&[3, 4, 0, 2]), "a claim is no end");
     assert_eq!(history(&stage, of(None, None, 1)).await, expect(&[3]));
@@ -61,6 +68,11 @@ pub async fn history_is_in_the_order_of_the_ends(backend: &dyn Backend) {
     let before = Some(place_of(&asked[3]));
     assert_eq!(history(&stage, of(Some(Kind::Tool), before, 10)).await, expect(&[0, 2]));
     assert_eq!(history(&stage, of(Some(Kind::Plan), None, 10)).await, []);
+    let others = HistoryFilter { kinds: Kinds::Except(Kind::Exec), ..of(None, None, 2) };
+    assert_eq!(history(&stage, others.clone()).await, expect(&[3, 0]));
+    let own = |by: &Principal| HistoryFilter { requester: Some(by.id.clone()), ..others.clone() };
+    assert_eq!(history(&stage, own(&stage.agent)).await, expect(&[3, 0]));
+    assert_eq!(history(&stage, own(&stage.other)).await, []);
 }
 
 /// Page by page, each record that had ended at the start is seen once, though many ended at the same time and more

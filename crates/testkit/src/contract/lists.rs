@@ -3,7 +3,7 @@
 use holdgate_core::approval::{Binding, Draft, Status};
 use holdgate_core::requirement::Decision;
 use holdgate_core::{ApprovalId, Kind};
-use holdgate_store::{Filter, Seen};
+use holdgate_store::{Filter, Kinds, Seen};
 
 use super::{Backend, Stage, approval, draft, sound};
 
@@ -39,13 +39,15 @@ pub async fn a_list_is_newest_first_and_can_be_narrowed(backend: &dyn Backend) {
     let pending = Filter { status: Some(Status::Pending), ..all() };
     assert_eq!(ids(&stage, pending.clone()).await, expect(&[3, 2, 0]));
     assert_eq!(ids(&stage, Filter { status: Some(Status::Denied), ..all() }).await, expect(&[1]));
-    assert_eq!(ids(&stage, Filter { kind: Some(Kind::Tool), ..all() }).await.len(), 4);
-    assert_eq!(ids(&stage, Filter { kind: Some(Kind::Exec), ..all() }).await, expect(&[]));
+    assert_eq!(ids(&stage, Filter { kinds: Kinds::Only(Kind::Tool), ..all() }).await.len(), 4);
+    assert_eq!(ids(&stage, Filter { kinds: Kinds::Only(Kind::Exec), ..all() }).await, expect(&[]));
+    assert_eq!(ids(&stage, Filter { kinds: Kinds::Except(Kind::Exec), ..all() }).await.len(), 4);
+    assert_eq!(ids(&stage, Filter { kinds: Kinds::Except(Kind::Tool), ..all() }).await, expect(&[]));
     assert_eq!(ids(&stage, Filter { agent: Some("cleaner".to_owned()), ..all() }).await, expect(&[3]));
     let own = Filter { requester: Some(stage.agent.id.clone()), ..pending };
     assert_eq!(ids(&stage, own.clone()).await, expect(&[2, 0]));
     let before = Some((opened[2].created_at, opened[2].id.clone()));
-    let narrow = Filter { kind: Some(Kind::Tool), agent: Some("releaser".to_owned()), before, ..own };
+    let narrow = Filter { kinds: Kinds::Only(Kind::Tool), agent: Some("releaser".to_owned()), before, ..own };
     assert_eq!(ids(&stage, narrow).await, expect(&[0]));
 }
 

@@ -65,6 +65,9 @@ pub async fn a_sessions_stream_shows_what_is_pending(backend: &dyn Backend) {
     assert_eq!(shown(&stage, &child, 10).await, expect(&[0, 2, 3]));
     assert_eq!(shown(&stage, &lead, 10).await, expect(&[0, 1, 2, 3]));
     assert_eq!(shown(&stage, &lead, 2).await, expect(&[0, 1]));
+    let second = (asked[1].created_at, asked[1].id.clone());
+    let on = stage.store().pending_of_session(&lead, Some(second), 10).await.unwrap();
+    assert_eq!(on.into_iter().map(|seen| seen.place.1).collect::<Vec<_>>(), expect(&[2, 3]));
     for other in ["child", "agent:releaser:CHILD", "agent:releaser:", "agent:other:child", ""] {
         assert_eq!(shown(&stage, other, 10).await, [], "{other:?}");
     }
@@ -81,6 +84,6 @@ pub async fn a_sessions_stream_shows_what_is_pending(backend: &dyn Backend) {
 }
 
 async fn shown(stage: &Stage<'_>, session: &str, limit: u32) -> Vec<ApprovalId> {
-    let seen = stage.store().pending_of_session(session, limit).await.unwrap();
+    let seen = stage.store().pending_of_session(session, None, limit).await.unwrap();
     seen.into_iter().map(|seen| seen.place.1).collect()
 }

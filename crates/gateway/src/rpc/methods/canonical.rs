@@ -6,8 +6,8 @@ use holdgate_authority::{Error, Found};
 use holdgate_core::approval::Status;
 use holdgate_core::principal::PrincipalKind;
 use holdgate_core::requirement::Decision;
-use holdgate_core::{Approval, Command, Kind as ApprovalKind, Time, access};
-use holdgate_store::HistoryFilter;
+use holdgate_core::{Approval, Command, Time, access};
+use holdgate_store::{HistoryFilter, Kinds};
 use holdgate_wire::Code;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::{Call, failure, not_found};
 use crate::rpc::frame::Failure;
 use crate::rpc::params::{Field, Kind, Words, read};
-use crate::rpc::projection::{Shown, corrupt, family, offered, snapshot};
+use crate::rpc::projection::{Shown, corrupt, family, kinds_of, offered, snapshot};
 
 const KINDS: &[&str] = &["exec", "plugin", "system-agent"];
 const DECISIONS: &[&str] = &["allow-once", "allow-always", "deny"];
@@ -206,34 +206,18 @@ pub(super) async fn history(call: &Call<'_>) -> Result<Value, Failure> {
     ];
     let params = call.request.params.as_deref();
     let History { cursor, limit, kind } = read("approval.history", params, FIELDS, Words::Short)?;
-    let mut before = cursor.as_deref().map(read_cursor).transpose()?;
-    let wanted = limit.unwrap_or(PAGE_DEFAULT) as usize;
-    if kind.as_deref() == Some("system-agent") {
-        return Ok(json!({ "items": [] }));
-    }
-    let of_kind = (kind.as_deref() == Some("exec")).then_some(ApprovalKind::Exec);
-    let mut items = Vec::new();
-    loop {
-        let left = u32::try_from(wanted - items.len()).unwrap_or(u32::MAX);
-        let filter = HistoryFilter { kind: of_kind, before: before.clone(), limit: left };
-        let page = call.rpc.service.history(filter, &call.principal).await;
-        let (found, next) = page.map_err(|e| failure(&e, "history"))?;
-        for found in &found {
-            let is_of_kind = match found {
-                Found::Sound(approval) => kind.as_deref().is_none_or(|kind| family(approval.kind) == kind),
-                Found::Corrupt(_) => kind.is_none(),
-            };
-            if is_of_kind {
-                items.push(view(call, found));
-            }
-        }
-        before = next;
-        if before.is_none() || items.len() >= wanted {
-            break;
-        }
-    }
+    let before = cursor.as_deref().map(read_cursor).transpose()?;
+    let kinds = match kind.as_deref() {
+        None => Kinds::All,
+        Some("system-agent") => return Ok(json!({ "items": [] })),
+        Some(of) => kinds_of(of),
+    };
+    let filter = HistoryFilter { kinds, requester: None, before, limit: limit.unwrap_or(PAGE_DEFAULT) };
+    let page = call.rpc.service.history(filter, &call.principal).await;
+    let (found, next) = page.map_err(|e| failure(&e, "history"))?;
+    let items: Vec<Value> = found.iter().map(|found| view(call, found)).collect();
     let mut answer = json!({ "items": items });
-    if let Some((at, id)) = before {
+    if let Some((at, id)) = next {
         answer["nextCursor"] = write_cursor(at.as_ms(), id.as_str()).into();
     }
     Ok(answer)

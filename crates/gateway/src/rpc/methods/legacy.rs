@@ -7,18 +7,19 @@ use holdgate_core::approval::Status;
 use holdgate_core::limits::WAIT_MS;
 use holdgate_core::requirement::Decision;
 use holdgate_core::{Approval, ApprovalId, Kind as ApprovalKind};
-use holdgate_store::Filter;
+use holdgate_store::{Filter, Kinds};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Call, canonical, failure};
 use crate::rpc::frame::Failure;
 use crate::rpc::params::{Field, Kind, Words, read};
-use crate::rpc::projection::{family, offered, presentation, reason, request};
+use crate::rpc::projection::{family, kinds_of, offered, presentation, reason, request};
 
-/// How many records a list page holds, and how many a list gives at most.
+/// How many records are read at once for a list, and how many and how many bytes a list gives at most.
 const PAGE: u32 = 100;
 const LIST: usize = 1_000;
+const LIST_BYTES: usize = 4 << 20;
 
 #[derive(Deserialize)]
 struct Named {
@@ -39,28 +40,32 @@ fn unknown() -> Failure {
 pub(super) async fn get(call: &Call<'_>) -> Result<Value, Failure> {
     let params = call.request.params.as_deref();
     let Named { id } = read("exec.approval.get", params, NAMED, Words::Full)?;
+    let service = &call.rpc.service;
+    let is_meant =
+        |approval: &Approval| approval.kind == ApprovalKind::Exec && approval.status() == Status::Pending;
+    // The whole id is that one's, whatever else begins with it.
+    let exact = match service.find(&id, &call.principal).await {
+        Ok(Found::Sound(approval)) if approval.id.as_str() == id && is_meant(&approval) => Some(approval),
+        _ => None,
+    };
     let filter = Filter {
         status: Some(Status::Pending),
-        kind: Some(ApprovalKind::Exec),
-        id_prefix: Some(id.clone()),
+        kinds: Kinds::Only(ApprovalKind::Exec),
+        id_prefix: Some(id),
         limit: 2,
         ..Filter::default()
     };
-    let page = call.rpc.service.list(filter, &call.principal).await;
-    let (found, _) = page.map_err(|e| failure(&e, "lookup"))?;
-    let mut pending = found.iter().filter_map(|found| match found {
-        Found::Sound(approval) => Some(approval),
-        Found::Corrupt(_) => None,
-    });
-    let exact = pending.clone().find(|approval| approval.id.as_str() == id);
-    let approval = match (exact, pending.next(), pending.next()) {
-        (Some(exact), ..) => exact,
-        (None, Some(only), None) => only,
-        (None, Some(_), Some(_)) => {
+    let found = match exact {
+        Some(exact) => vec![Found::Sound(exact)],
+        None => service.list(filter, &call.principal).await.map_err(|e| failure(&e, "lookup"))?.0,
+    };
+    let approval = match &found[..] {
+        [Found::Sound(only)] => only,
+        [_, _, ..] => {
             return Err(Failure::invalid("ambiguous approval id prefix; use the full id")
                 .with(json!({ "reason": "APPROVAL_ID_AMBIGUOUS" })));
         }
-        (None, None, _) => return Err(unknown()),
+        _ => return Err(unknown()),
     };
     let shown = presentation(approval);
     let mut answer = json!({
@@ -79,26 +84,29 @@ pub(super) async fn get(call: &Call<'_>) -> Result<Value, Failure> {
     Ok(answer)
 }
 
-/// What is pending of a family, oldest first.
+/// What is pending of a family, oldest first. If it is too much, the newest: the protocol has no pages for it.
 pub(super) async fn list(call: &Call<'_>, of: &str) -> Result<Value, Failure> {
     read::<Value>(&call.request.method, call.request.params.as_deref(), &[], Words::Full)?;
-    let mut items = Vec::new();
-    let mut before = None;
-    loop {
-        let kind = (of == "exec").then_some(ApprovalKind::Exec);
-        let filter = Filter { status: Some(Status::Pending), kind, before, limit: PAGE, ..Filter::default() };
+    let (mut items, mut bytes, mut before) = (Vec::new(), 0, None);
+    'pages: loop {
+        let status = Some(Status::Pending);
+        let filter = Filter { status, kinds: kinds_of(of), before, limit: PAGE, ..Filter::default() };
         let page = call.rpc.service.list(filter, &call.principal).await;
         let (found, next) = page.map_err(|e| failure(&e, "list"))?;
-        items.extend(found.iter().filter_map(|found| match found {
-            Found::Sound(approval) if family(approval.kind) == of => Some(entry(approval)),
-            Found::Sound(_) | Found::Corrupt(_) => None,
-        }));
+        for found in &found {
+            let Found::Sound(approval) = found else { continue };
+            let entry = entry(approval);
+            bytes += entry.to_string().len();
+            if items.len() == LIST || (bytes > LIST_BYTES && !items.is_empty()) {
+                break 'pages;
+            }
+            items.push(entry);
+        }
         before = next;
-        if before.is_none() || items.len() >= LIST {
+        if before.is_none() {
             break;
         }
     }
-    items.truncate(LIST);
     items.reverse();
     Ok(Value::Array(items))
 }

@@ -261,6 +261,8 @@ CREATE INDEX approvals_by_requester ON approvals (requester_id, created_at DESC,
 -- What has ended, the last one first.
 CREATE INDEX approvals_by_end ON approvals (resolved_at DESC, id DESC) WHERE status <> 'pending';
 CREATE INDEX approvals_by_kind_and_end ON approvals (kind, resolved_at DESC, id DESC) WHERE status <> 'pending';
+CREATE INDEX approvals_by_requester_and_end ON approvals (requester_id, resolved_at DESC, id DESC)
+    WHERE status <> 'pending';
 -- What time decides: deadlines, lapsed epochs, claims that nobody settles.
 CREATE INDEX approvals_by_deadline ON approvals (expires_at) WHERE status = 'pending' AND set_aside_at IS NULL;
 CREATE INDEX approvals_waiting_on_epoch ON approvals (epoch)
