@@ -18,9 +18,30 @@ use axum::http::uri::Authority;
 pub use public_url::{InvalidPublicUrl, PublicUrl};
 pub use tls::{Tls, TlsError};
 
-/// The headers in which a proxy says what it passes on.
+/// The header in which proxies list for whom they pass a request on.
 const FORWARDED_FOR: &str = "x-forwarded-for";
-const FORWARDED_HEADERS: [&str; 4] = [FORWARDED_FOR, "x-forwarded-host", "x-forwarded-proto", "forwarded"];
+/// The headers that only something in between adds. Each proxy and tunnel has its own habit.
+const FORWARDED_HEADERS: [&str; 14] = [
+    "forwarded",
+    FORWARDED_FOR,
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-forwarded-port",
+    "x-forwarded-server",
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "true-client-ip",
+    "cf-connecting-ip",
+    "fly-client-ip",
+    "fastly-client-ip",
+    "via",
+];
+
+/// Whether something in between passed a request on, named or not.
+pub(crate) fn came_through_a_proxy(headers: &HeaderMap) -> bool {
+    FORWARDED_HEADERS.iter().any(|name| headers.contains_key(*name))
+}
 
 /// How one listener of a gateway is reached.
 #[derive(Clone, Debug)]
@@ -177,7 +198,7 @@ impl Reach {
 
     /// Whether a named proxy passes this request on for somebody else.
     pub(crate) fn is_forwarded(&self, peer: IpAddr, headers: &HeaderMap) -> bool {
-        self.is_proxy(peer) && FORWARDED_HEADERS.iter().any(|name| headers.contains_key(*name))
+        self.is_proxy(peer) && came_through_a_proxy(headers)
     }
 
     /// Who sent a request that came from `peer`. Each proxy adds on the right whom it heard, so the first address

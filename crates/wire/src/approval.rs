@@ -301,12 +301,14 @@ pub fn segment(text: &str) -> String {
 }
 
 impl Approval {
-    /// What `reader` is told of `approval`.
+    /// What `reader` is told of `approval`: all that reviewers see, or only how it stands if it may be answered and not
+    /// read.
     pub fn of(approval: &domain::Approval, reader: &Principal, links: &Links) -> Self {
+        let access = access(approval, reader);
         let end = approval.end();
         let content =
             approval.content_for(reader).and_then(|c| RawValue::from_string(c.as_str().to_owned()).ok());
-        Self {
+        let told = Self {
             id: approval.id.to_string(),
             reference: approval.reference(),
             kind: approval.kind,
@@ -324,7 +326,7 @@ impl Approval {
             requirement: (&approval.requirement).into(),
             votes: approval.votes.iter().map(Vote::from).collect(),
             your_vote: approval.vote_of(reader).map(|vote| vote.decision),
-            source: Source::of(&approval.source, access(approval, reader)),
+            source: Source::of(&approval.source, access),
             decision: approval.decision(),
             terminal_reason: end.map(|end| end.reason),
             resolved_at_ms: end.map(|end| end.at.as_ms()),
@@ -332,6 +334,31 @@ impl Approval {
             revocation: approval.revocation().map(Revocation::from),
             claim: approval.claim().map(Claim::from),
             receipt: approval.claim().and_then(|claim| claim.receipt.as_ref()).map(Receipt::from),
+        };
+        if access.may_read() { told } else { told.standing() }
+    }
+
+    /// The same without the action, and without anybody's words.
+    fn standing(self) -> Self {
+        Self {
+            boundary: String::new(),
+            request_reason: None,
+            presentation: PresentationView {
+                kind: self.kind,
+                headline: "The action is not shown to this credential".to_owned(),
+                command_text: None,
+                tool_name: None,
+                facts: Vec::new(),
+                flags: Vec::new(),
+            },
+            content: None,
+            requirement: Requirement { reviewers: Vec::new(), ..self.requirement },
+            votes: Vec::new(),
+            source: Source::default(),
+            revocation: None,
+            claim: None,
+            receipt: None,
+            ..self
         }
     }
 

@@ -8,8 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
 use axum::http::header::{
-    CONNECTION, FORWARDED, HeaderName, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION,
-    UPGRADE,
+    CONNECTION, HeaderName, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use axum::http::{HeaderMap, Method, Response, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -17,11 +16,7 @@ use tokio::sync::watch;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use super::{Rpc, socket};
-use crate::reach::ClientAddress;
-
-/// What a proxy adds: whoever is behind one is not on this machine, as far as anybody can tell.
-const PROXIED: [HeaderName; 3] =
-    [FORWARDED, HeaderName::from_static("x-forwarded-for"), HeaderName::from_static("x-real-ip")];
+use crate::reach::{ClientAddress, came_through_a_proxy};
 
 /// Who is at the other end of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +73,7 @@ fn peer(request: &Request) -> Peer {
     let connected =
         request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip().to_canonical());
     let client = request.extensions().get::<ClientAddress>().map(|client| client.0.to_canonical());
-    let is_proxied = PROXIED.iter().any(|name| request.headers().contains_key(name));
+    let is_proxied = came_through_a_proxy(request.headers());
     let is_local = !is_proxied && [connected, client].into_iter().flatten().all(|ip| ip.is_loopback());
     let address = client.or(connected);
     Peer {
@@ -91,4 +86,28 @@ fn peer(request: &Request) -> Peer {
 fn lists(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
     let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|line| line.split(',')).any(|item| item.trim().eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_comes_through_something_in_between_is_not_on_this_machine() {
+        let from = |headers: &[&str]| {
+            let mut request = Request::builder().uri("/");
+            for name in headers {
+                request = request.header(*name, "127.0.0.1");
+            }
+            let mut request = request.body(Body::empty()).unwrap();
+            request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([127, 0, 0, 1], 1))));
+            peer(&request)
+        };
+        assert!(from(&["user-agent"]).is_local);
+        for name in
+            ["Forwarded", "X-Forwarded-Host", "X-Real-IP", "Via", "CF-Connecting-IP", "True-Client-IP"]
+        {
+            assert!(!from(&["user-agent", name]).is_local, "{name}");
+        }
+    }
 }

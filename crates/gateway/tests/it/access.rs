@@ -129,3 +129,34 @@ async fn a_foreign_epoch_or_run_cannot_be_used() {
     assert_eq!(other.post("/v1/approvals", body).await.status, 404);
     gateway.stop().await;
 }
+
+#[tokio::test]
+async fn who_may_answer_without_reading_is_told_only_how_it_stands() {
+    let gateway = TestGateway::start().await;
+    let body = json!({ "kind": "exec", "content": { "argv": ["rm", "canary-action"] }, "reason": "canary-reason",
+        "source": { "session": "canary-session", "taskId": "canary-task" } });
+    let asked = gateway.by(Persona::Agent).post("/v1/approvals", body).await;
+    let (id, digest) = (asked.field("/id"), asked.field("/digest"));
+    let runtime = json!({ "kind": "runtime", "name": "resolver", "forAgent": "agent" });
+    let token = gateway.by(Persona::Reviewer).post("/v1/tokens", runtime).await.field("/token");
+    let authorization = format!("Bearer {token}");
+    let decide = async |decision: &str, digest: &str| {
+        let body = json!({ "decision": decision, "digest": digest }).to_string();
+        let headers = [("authorization", authorization.as_str())];
+        let path = format!("/v1/approvals/{id}/decision");
+        gateway.anonymous().send(Method::POST, &path, &headers, Some(body)).await
+    };
+    let stale = decide("deny", &"0".repeat(64)).await;
+    let first = decide("deny", &digest).await;
+    let again = decide("deny", &digest).await;
+    let other = decide("allow-once", &digest).await;
+    assert_eq!((first.status, again.status), (200, 200));
+    assert_eq!(first.field("/approval/status"), "denied");
+    assert_eq!(stale.problem(), (409, "stale_digest".to_owned()));
+    assert_eq!(other.problem(), (409, "already_decided".to_owned()));
+    assert_eq!(other.field("/approval/decision"), "deny", "it is told who won");
+    for reply in [stale, first, again, other] {
+        assert!(!reply.text.contains("canary"), "{}", reply.text);
+    }
+    gateway.stop().await;
+}

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use holdgate_core::approval::{Binding, Bound, Draft, TerminalReason};
 use holdgate_core::audience::{SessionEdges, audience};
 use holdgate_core::{
-    Approval, ApprovalId, Change, Command, Fence, Principal, PrincipalId, Refusal, Time, access,
+    Access, Approval, ApprovalId, Change, Command, Fence, Principal, PrincipalId, Refusal, Time, access,
 };
 
 use super::{Refused, Step, Transaction, accept};
@@ -147,7 +147,7 @@ impl<L: Ledger> Transaction<'_, L> {
         let change = match approval.apply(command, &by, bound, self.now) {
             Ok(change) => change,
             Err(why) => {
-                let winner = access(&approval, &by).may_read().then(|| Box::new(approval));
+                let winner = (access(&approval, &by) != Access::None).then(|| Box::new(approval));
                 return Ok(Err(Refused { why, winner }));
             }
         };

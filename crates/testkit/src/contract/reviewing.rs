@@ -231,7 +231,8 @@ pub async fn a_runtime_resolves_within_its_range(backend: &dyn Backend) {
     assert_eq!(denied.end().unwrap().reason, TerminalReason::MalformedVerdict);
     assert_eq!(denied.end().unwrap().by.kind, PrincipalKind::Runtime);
     let lost = stage.vote_of(&host, &first, Decision::AllowOnce).await;
-    assert_eq!(lost, Outcome::Refused(Refusal::AlreadyDecided, None), "it reads nothing");
+    let winner = Some(Box::new(denied));
+    assert_eq!(lost, Outcome::Refused(Refusal::AlreadyDecided, winner), "whoever may answer is told who won");
     approval(stage.vote_of(&host, &second, Decision::AllowOnce).await);
     assert_eq!(
         refusal(stage.apply(&second.id, super::claim(&second, "c", None), &host).await),
