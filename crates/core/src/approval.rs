@@ -392,6 +392,20 @@ impl Approval {
         reference(self.kind, &self.id)
     }
 
+    /// How many bytes the texts of this record take, about: what a page of records is bounded by.
+    pub fn text_bytes(&self) -> usize {
+        let shown = &self.presentation;
+        let facts = shown.facts.iter().map(|fact| fact.label.len() + fact.text.len());
+        let reasons = self.votes.iter().filter_map(|vote| vote.reason.as_deref());
+        let texts = [&self.reason, &self.v4_request, &shown.command_text].into_iter().flatten();
+        facts.sum::<usize>()
+            + texts.map(String::len).sum::<usize>()
+            + reasons.map(str::len).sum::<usize>()
+            + self.content.as_ref().map_or(0, |content| content.as_str().len())
+            + self.boundary.len()
+            + shown.headline.len()
+    }
+
     /// The content for `reader`: only who may decide it, and only when it is what a stored run will run.
     pub fn content_for(&self, reader: &Principal) -> Option<&Canonical> {
         self.content.as_ref().filter(|_| access(self, reader) == Access::Review)

@@ -62,6 +62,8 @@ pub const RUN_LEASE_MS: i64 = 10_000;
 pub const WAIT_MS: i64 = 60_000;
 /// Most approvals on one page of a list, and the default.
 pub const PAGE_ITEMS: u32 = 100;
+/// Most bytes of text of the approvals on one page, but always one approval.
+pub const PAGE_BYTES: usize = 8 << 20;
 /// Approvals on a page when the caller names no number.
 pub const PAGE_ITEMS_DEFAULT: u32 = 50;
 /// Most events one append may carry.

@@ -14,7 +14,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
@@ -35,6 +35,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::reach::Tls;
+use crate::shares::Taken;
 pub(crate) use places::Places;
 use places::{Busy, Seat};
 use stall::Stalling;
@@ -47,6 +48,8 @@ const LINGER: Duration = Duration::from_millis(1_000);
 const HANDSHAKE: Duration = Duration::from_millis(10_000);
 /// How long a connection that has to make room may finish what it is sending.
 const LEAVE: Duration = Duration::from_millis(500);
+/// How much of a response is given out at once.
+const PIECE: usize = 64 << 10;
 /// How soon accepting is tried again after it failed.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// How often the log says that accepting fails.
@@ -184,10 +187,12 @@ where
     let Caller { peer, seat, place } = caller;
     let routes = TowerToHyperService::new(app);
     let service = service_fn(|mut request: Request<Incoming>| {
+        let taken = Taken::default();
         request.extensions_mut().insert(ConnectInfo(peer));
+        request.extensions_mut().insert(taken.clone());
         let busy = seat.busy();
         let answer = routes.call(request);
-        Box::pin(async move { Ok::<_, Infallible>(answering(answer.await?, busy)) })
+        Box::pin(async move { Ok::<_, Infallible>(answering(answer.await?, busy, taken)) })
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -231,8 +236,8 @@ where
     }
 }
 
-/// The response, with its connection busy until it is sent.
-fn answering(response: Response, busy: Busy) -> Response<Answer> {
+/// The response, with its connection busy, and what its request has taken kept, until it is sent.
+fn answering(response: Response, busy: Busy, taken: Taken) -> Response<Answer> {
     let is_upgrade = response.status() == StatusCode::SWITCHING_PROTOCOLS;
     let busy = if is_upgrade {
         busy.for_good();
@@ -240,13 +245,16 @@ fn answering(response: Response, busy: Busy) -> Response<Answer> {
     } else {
         Some(busy)
     };
-    response.map(|body| Answer { body, _busy: busy })
+    response.map(|body| Answer { body, rest: Bytes::new(), _busy: busy, _taken: taken })
 }
 
-/// A body that keeps its connection busy.
+/// A body that keeps its connection busy. It is given out in pieces: as long as the peer does not read, it is there.
 struct Answer {
     body: Body,
+    /// What is left of the last piece of the body.
+    rest: Bytes,
     _busy: Option<Busy>,
+    _taken: Taken,
 }
 
 impl hyper::body::Body for Answer {
@@ -257,15 +265,32 @@ impl hyper::body::Body for Answer {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        if self.rest.is_empty() {
+            let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => frame,
+                other => return Poll::Ready(other),
+            };
+            match frame.into_data() {
+                Ok(data) => self.rest = data,
+                Err(other) => return Poll::Ready(Some(Ok(other))),
+            }
+        }
+        let piece = self.rest.len().min(PIECE);
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(piece)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (rest, body) = (self.rest.len() as u64, self.body.size_hint());
+        let mut hint = SizeHint::new();
+        hint.set_lower(body.lower() + rest);
+        if let Some(upper) = body.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
     }
 }
 

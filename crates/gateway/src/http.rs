@@ -82,6 +82,7 @@ pub(crate) fn app(gateway: Gateway, rpc: Rpc, reach: Arc<Reach>, stopping: watch
         .route("/openapi.json", get(openapi::document))
         .fallback(problem::no_such_call)
         .method_not_allowed_fallback(problem::wrong_method)
+        .layer(axum::middleware::from_fn(caller::bound))
         .layer(axum::middleware::from_fn(system::measure))
         .with_state(app);
     Router::new().fallback_service(routes).layer(guard)

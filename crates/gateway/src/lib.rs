@@ -8,6 +8,7 @@ mod http;
 pub mod page;
 mod reach;
 mod rpc;
+mod shares;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -74,7 +75,9 @@ pub async fn run(
 /// back, and connections that linger are cut. While it cannot accept it waits and tries again.
 pub async fn serve(doors: Vec<Door>, gateway: Gateway, shutdown: impl Future<Output = ()> + Send + 'static) {
     let (stop, stopping) = watch::channel(false);
-    let rpc = rpc::Rpc::new(Arc::clone(&gateway.service), gateway.shared_operator);
+    let total = connections::places();
+    let shares = shares::Shares::of(total);
+    let rpc = rpc::Rpc::new(Arc::clone(&gateway.service), shares, gateway.shared_operator);
     // Before anybody is let in, so that nothing is missed.
     let telling = tokio::spawn(Arc::clone(&rpc.hub).keep(gateway.service.notices()));
     let keeper = tokio::spawn(Arc::clone(&gateway.service).keep());
@@ -83,7 +86,7 @@ pub async fn serve(doors: Vec<Door>, gateway: Gateway, shutdown: impl Future<Out
         // Nobody listening any more means that serving has ended already.
         let _ = stop.send(true);
     });
-    let places = connections::Places::new(connections::places());
+    let places = connections::Places::new(total);
     let mut serving = JoinSet::new();
     for Door { listener, reach } in doors {
         let tls = reach.tls.clone();

@@ -35,6 +35,7 @@ pub use holdgate_authority::administration::pairing_code_hash;
 pub use shared::SharedOperator;
 pub(crate) use upgrade::{accept, is_wanted};
 
+use crate::shares::Shares;
 use attempts::Attempts;
 use hub::Hub;
 
@@ -54,6 +55,8 @@ pub(crate) struct Rpc {
     pub(crate) service: Arc<Service>,
     /// Who is connected.
     pub(crate) hub: Arc<Hub>,
+    /// What each identity may take at once.
+    pub(crate) shares: Arc<Shares>,
     /// Who was wrong how often.
     attempts: Arc<Attempts>,
     /// The shared operator credential, if there is one.
@@ -63,10 +66,10 @@ pub(crate) struct Rpc {
 
 impl Rpc {
     /// Serves nobody yet.
-    pub(crate) fn new(service: Arc<Service>, shared: Option<SharedOperator>) -> Self {
+    pub(crate) fn new(service: Arc<Service>, shares: Arc<Shares>, shared: Option<SharedOperator>) -> Self {
         let started_at_ms = service.store().now().as_ms();
         let hub = Hub::new(Arc::clone(&service));
-        Self { service, hub, attempts: Arc::new(Attempts::new()), shared, started_at_ms }
+        Self { service, hub, shares, attempts: Arc::new(Attempts::new()), shared, started_at_ms }
     }
 
     /// Counts a pairing code before it is looked at, on whichever way it came.

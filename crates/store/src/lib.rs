@@ -38,7 +38,8 @@ pub trait Store: Send + Sync {
     /// names none, or more than one.
     async fn approval(&self, locator: &str) -> Result<Option<Seen>, StoreError>;
 
-    /// Approvals, newest first.
+    /// Approvals, newest first. This list and the two after it end early with the approval that brings them to
+    /// [`PAGE_BYTES`](holdgate_core::limits::PAGE_BYTES): there is no more after one that ends before and is short.
     async fn approvals(&self, filter: Filter) -> Result<Vec<Seen>, StoreError>;
 
     /// Approvals that have ended, the last one to end first.
@@ -243,6 +244,16 @@ pub struct Seen {
     pub bound: Bound,
     /// Its place in its list: when it was created, or, in a history, when it ended; and its id.
     pub place: (Time, ApprovalId),
+}
+
+impl Seen {
+    /// How many bytes its texts take, about.
+    pub fn text_bytes(&self) -> usize {
+        match &self.stored {
+            Stored::Sound(approval) => approval.text_bytes(),
+            Stored::Corrupt { .. } => 0,
+        }
+    }
 }
 
 /// A place in a list: when an approval was made or when it ended, whichever the list goes by, and its id.

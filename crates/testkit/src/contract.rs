@@ -93,6 +93,7 @@ macro_rules! store_contract {
             leases::a_claim_whose_holder_is_gone_becomes_unknown_and_a_late_receipt_replaces_that,
             lists::a_list_is_newest_first_and_can_be_narrowed,
             lists::pages_neither_repeat_nor_miss_while_others_insert,
+            lists::a_list_of_much_text_ends_early_and_goes_on,
             lists::a_prefix_is_taken_literally,
             lists::what_is_pending_is_counted_by_kind,
             notices::a_change_is_told_after_it_is_durable,

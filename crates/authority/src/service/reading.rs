@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use holdgate_core::limits::PAGE_BYTES;
 use holdgate_core::principal::PrincipalKind;
 use holdgate_core::{Access, Approval, ApprovalId, Principal, PrincipalId, Refusal, access};
 use holdgate_store::{Credential, Filter, HistoryFilter, Kinds, Place, Seen, StoreError, Stored};
@@ -139,8 +140,8 @@ impl Service {
         Ok((sound.collect(), more.is_some()))
     }
 
-    /// Reads on until a page is full of what `by` may see and one more is found, or there is nothing more: neither
-    /// its length nor where the next one begins tells of anything else.
+    /// Reads on until a page is full of what `by` may see, by number or by bytes, and one more is found; or there is
+    /// nothing more. Neither its length nor where the next one begins tells of anything else.
     async fn page<F>(
         &self,
         begin: Pages,
@@ -152,18 +153,20 @@ impl Service {
         F: Future<Output = Result<Vec<Seen>, StoreError>>,
     {
         let Pages { mut before, limit, is_enough } = begin;
-        let (mut items, mut last) = (Vec::new(), None);
+        let (mut items, mut bytes, mut last) = (Vec::new(), 0, None);
         let (mut chunk, mut scan) = (limit + 1, None);
         loop {
             let seen = read(before, chunk).await?;
-            let is_end = seen.len() < chunk as usize;
+            let is_end =
+                seen.len() < chunk as usize && seen.iter().map(Seen::text_bytes).sum::<usize>() < PAGE_BYTES;
             before = seen.last().map(|seen| seen.place.clone());
             for seen in seen {
-                let place = seen.place.clone();
+                let (place, taken) = (seen.place.clone(), seen.text_bytes());
                 let Some(found) = self.found(seen, by, is_enough).filter(&admits) else {
                     continue;
                 };
-                if items.len() == limit as usize {
+                bytes += taken;
+                if items.len() == limit as usize || (bytes > PAGE_BYTES && !items.is_empty()) {
                     return Ok((items, last));
                 }
                 items.push(found);

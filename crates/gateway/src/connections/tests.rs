@@ -1,11 +1,14 @@
 //! Slow, idle and too many peers.
 
+use axum::Extension;
 use axum::routing::get;
+use holdgate_core::PrincipalId;
 use holdgate_core::limits::{RESPONSE_STALL_MS, WAIT_MS};
 use tokio::io::DuplexStream;
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::shares::Shares;
 
 fn app() -> Router {
     let patient = async || {
@@ -97,6 +100,30 @@ async fn a_peer_that_does_not_read_its_answer_is_cut() {
     stream.write_all(b"GET /long HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     gateway.await.unwrap();
     assert_eq!(started.elapsed().as_secs(), RESPONSE_STALL_MS.unsigned_abs() / 1_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_request_has_taken_is_given_back_when_its_answer_is_read() {
+    let (shares, somebody) = (Shares::of(2), "somebody".parse().unwrap());
+    let gate = Arc::clone(&shares);
+    let known = PrincipalId::clone(&somebody);
+    let take = async move |Extension(taken): Extension<Taken>| {
+        taken.by(gate.enter(&known).unwrap());
+        "x".repeat(1 << 20)
+    };
+    let app = Router::new().route("/", get(take));
+    let (mut ours, theirs) = tokio::io::duplex(1_024);
+    let (_stop, stopping) = watch::channel(false);
+    tokio::spawn(converse(theirs, alone(), app, stopping));
+    ours.write_all(HELLO).await.unwrap();
+    let mut head = [0; 12];
+    ours.read_exact(&mut head).await.unwrap();
+    assert_eq!(&head, b"HTTP/1.1 200");
+    assert!(shares.enter(&somebody).is_err(), "most of it is not sent");
+    let mut rest = vec![0; 1 << 20];
+    ours.read_exact(&mut rest).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    shares.enter(&somebody).unwrap();
 }
 
 const HELLO: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";

@@ -118,6 +118,11 @@ impl Failure {
         Self { code, message: message.into(), details: None, retryable: None, retry_after_ms: None }
     }
 
+    /// Not now: the same call may succeed later.
+    pub(crate) fn later(message: impl Into<String>) -> Self {
+        Self { retryable: Some(true), ..Self::new("UNAVAILABLE", message) }
+    }
+
     /// The same with finer reasons.
     #[must_use]
     pub(crate) fn with(self, details: Value) -> Self {

@@ -17,11 +17,12 @@ use super::connect::{self, Refused};
 use super::credentials::{self, Caller, Granted};
 use super::frame::{self, Incoming, Request};
 use super::hub::{Member, Open};
-use super::line::{Close, EVENT_BYTES, Line};
+use super::line::{Answer, Close, EVENT_BYTES, Line};
 use super::session::{Session, Settled};
 use super::socket::{End, Socket, binary, end_of};
 use super::upgrade::Peer;
-use super::{MAX_PAYLOAD, PREAUTH_BYTES, PROTOCOL, Rpc, TICK, device, methods};
+use super::{MAX_PAYLOAD, PREAUTH_BYTES, PROTOCOL, Rpc, TICK, device, methods, refusals};
+use crate::shares::Exhausted;
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -31,7 +32,7 @@ const TOO_LARGE: &str = "preauth payload too large";
 pub(super) struct Entered {
     pub(super) session: Arc<Session>,
     pub(super) line: Arc<Line>,
-    pub(super) answers: mpsc::Receiver<String>,
+    pub(super) answers: mpsc::Receiver<Answer>,
     pub(super) member: Member,
 }
 
@@ -115,7 +116,8 @@ async fn settle(rpc: &Rpc, request: &Request, nonce: &str, peer: Peer) -> Result
     let connect::Connect { client, caps, .. } = connect;
     let client_id = client.id;
     let session = Arc::new(Session::new(Settled { id, client_id, caps, scopes, device, limit, principal }));
-    let (line, answers) = Line::new();
+    let guest = rpc.shares.enter(&session.principal().id).map_err(|Exhausted| refusals::crowded())?;
+    let (line, answers) = Line::new(guest);
     // Before hello: what is committed from now on is told after it.
     let open = Open { session: Arc::clone(&session), line: Arc::clone(&line), held };
     let member = rpc.hub.enter(open).await;

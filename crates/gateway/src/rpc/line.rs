@@ -10,6 +10,7 @@ use serde_json::Value;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
 use super::frame::{self, Failure};
+use crate::shares::{Exhausted, Guest};
 
 /// How many answers may be ready and unsent. Whoever has another one waits.
 const ANSWERS: usize = 16;
@@ -76,9 +77,18 @@ struct Events {
     has_lost: bool,
 }
 
+/// One answer on its way, with the room that it takes of its identity's share.
+pub(crate) struct Answer {
+    pub(crate) text: String,
+    /// None for a refusal that there is no room.
+    pub(crate) room: Option<OwnedSemaphorePermit>,
+}
+
 /// One connection's way out.
 pub(crate) struct Line {
-    answers: mpsc::Sender<String>,
+    /// Whose connection it is.
+    guest: Guest,
+    answers: mpsc::Sender<Answer>,
     events: Mutex<Events>,
     woken: Notify,
     closing: watch::Sender<Option<Close>>,
@@ -89,9 +99,10 @@ pub(crate) struct Line {
 
 impl Line {
     /// A way out, and the answers that come through it.
-    pub(crate) fn new() -> (Arc<Self>, mpsc::Receiver<String>) {
+    pub(crate) fn new(guest: Guest) -> (Arc<Self>, mpsc::Receiver<Answer>) {
         let (answers, receiver) = mpsc::channel(ANSWERS);
         let line = Self {
+            guest,
             answers,
             events: Mutex::default(),
             woken: Notify::new(),
@@ -207,12 +218,14 @@ pub(crate) struct Replies {
     line: Arc<Line>,
     /// Among the calls that are worked on, or those that wait.
     place: Mutex<OwnedSemaphorePermit>,
+    /// Among all that wait of its identity.
+    wait: Mutex<Option<OwnedSemaphorePermit>>,
     waiting: Notify,
 }
 
 impl Replies {
     pub(crate) fn new(line: Arc<Line>, place: OwnedSemaphorePermit) -> Self {
-        Self { line, place: Mutex::new(place), waiting: Notify::new() }
+        Self { line, place: Mutex::new(place), wait: Mutex::default(), waiting: Notify::new() }
     }
 
     /// Sends an answer to the call of that id, as soon as there is room for it.
@@ -223,7 +236,13 @@ impl Replies {
         self.line.count(&answer);
         let outcome = answer.as_ref().map_or_else(|failure| failure.code, |_| "ok");
         tracing::Span::current().record("outcome", outcome);
-        self.line.answers.send(frame::response(id, &answer)).await.map_err(|_| Gone)
+        let mut text = frame::response(id, &answer);
+        let room = self.line.guest.room_for(text.len()).ok();
+        if room.is_none() {
+            let unread = "this credential has not read what it was answered; read it, and try again";
+            text = frame::response(id, &Err(Failure::later(unread)));
+        }
+        self.line.answers.send(Answer { text, room }).await.map_err(|_| Gone)
     }
 
     /// Says that this call waits for somebody's answer from now on. It makes room for other calls of the connection,
@@ -232,10 +251,13 @@ impl Replies {
     /// # Errors
     /// As many calls of this connection wait as may.
     pub(crate) fn waits(&self) -> Result<(), Failure> {
-        let place = Arc::clone(&self.line.waits).try_acquire_owned().map_err(|_| Failure {
-            retryable: Some(true),
-            ..Failure::new("UNAVAILABLE", format!("{WAITS} calls of this connection are waiting already"))
-        })?;
+        let place = Arc::clone(&self.line.waits).try_acquire_owned();
+        let place = place
+            .map_err(|_| Failure::later(format!("{WAITS} calls of this connection are waiting already")))?;
+        let shared = self.line.guest.wait();
+        let shared =
+            shared.map_err(|Exhausted| Failure::later("too many calls of this credential are waiting"))?;
+        *self.wait.lock().unwrap_or_else(PoisonError::into_inner) = Some(shared);
         *self.place.lock().unwrap_or_else(PoisonError::into_inner) = place;
         self.waiting.notify_one();
         Ok(())
@@ -252,6 +274,11 @@ impl Replies {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shares::Shares;
+
+    fn guest() -> Guest {
+        Shares::of(8).enter(&"somebody".parse().unwrap()).unwrap()
+    }
 
     fn payload(text: &str) -> Arc<str> {
         text.into()
@@ -259,7 +286,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_line_that_is_full_loses_what_follows_and_is_told_once_it_has_drained() {
-        let (line, _answers) = Line::new();
+        let (line, _answers) = Line::new(guest());
         for _ in 0..EVENTS + 3 {
             line.tell("tick", &payload("{}"));
         }
@@ -278,7 +305,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_event_that_is_larger_than_the_bound_goes_alone() {
-        let (line, _answers) = Line::new();
+        let (line, _answers) = Line::new(guest());
         let large = payload(&format!("\"{}\"", "x".repeat(EVENT_BYTES)));
         line.tell("large", &large);
         line.tell("lost", &payload("{}"));
@@ -288,7 +315,7 @@ mod tests {
 
     #[tokio::test]
     async fn refusals_in_a_row_close_the_connection_and_an_answer_in_between_does_not() {
-        let (line, mut answers) = Line::new();
+        let (line, mut answers) = Line::new(guest());
         tokio::spawn(async move { while answers.recv().await.is_some() {} });
         let replies = Replies::new(Arc::clone(&line), line.place().await);
         for round in 0..2 * REFUSALS {
@@ -303,8 +330,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_answer_for_which_there_is_no_room_is_refused_and_not_kept() {
+        let (line, mut answers) = Line::new(guest());
+        let replies = Replies::new(Arc::clone(&line), line.place().await);
+        let large = || Ok(Value::from("x".repeat(20 << 20)));
+        replies.send("1", large()).await.unwrap();
+        replies.send("2", large()).await.unwrap();
+        let first = answers.recv().await.unwrap();
+        let second = answers.recv().await.unwrap();
+        assert!(second.text.contains("UNAVAILABLE") && second.text.contains("\"retryable\":true"));
+        assert!(second.text.len() < 1_000);
+        drop(first);
+        replies.send("3", large()).await.unwrap();
+        assert!(answers.recv().await.unwrap().room.is_some(), "once the first is sent there is room again");
+    }
+
+    #[tokio::test]
     async fn a_wait_makes_room_and_ends_with_its_connection() {
-        let (line, answers) = Line::new();
+        let (line, answers) = Line::new(guest());
         let mut calls = Vec::new();
         for _ in 0..CALLS {
             calls.push(Replies::new(Arc::clone(&line), line.place().await));

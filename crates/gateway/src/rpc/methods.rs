@@ -160,14 +160,10 @@ pub(crate) fn failure(error: &Error, operation: &str) -> Failure {
     let reason = problem.code.as_str().to_uppercase();
     match problem.code {
         Code::NotFound => not_found(),
-        Code::Unavailable => Failure {
-            retryable: Some(true),
-            ..Failure::new("UNAVAILABLE", format!("approval {operation} unavailable"))
-        },
+        Code::Unavailable => Failure::later(format!("approval {operation} unavailable")),
         Code::RateLimited | Code::TooManyPending => Failure {
-            retryable: Some(true),
             retry_after_ms: problem.retry_after_ms,
-            ..Failure::new("UNAVAILABLE", problem.detail.clone()).with(json!({ "reason": reason }))
+            ..Failure::later(problem.detail.clone()).with(json!({ "reason": reason }))
         },
         Code::NotAReviewer | Code::NotTheRequester | Code::MissingScope | Code::Frozen => {
             Failure::new("FORBIDDEN", problem.detail.clone()).with(json!({ "reason": reason }))

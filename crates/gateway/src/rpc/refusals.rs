@@ -106,17 +106,21 @@ pub(crate) fn device_required() -> Refused {
 pub(crate) fn too_many(wait: Duration) -> Refused {
     let wait_ms = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX).max(1);
     Failure {
-        retryable: Some(true),
         retry_after_ms: Some(wait_ms),
-        ..Failure::new("UNAVAILABLE", "too many failed authentication attempts; try again later")
+        ..Failure::later("too many failed authentication attempts; try again later")
             .with(json!({ "code": "AUTH_RATE_LIMITED", "authReason": "rate_limited" }))
     }
     .into()
 }
 
+/// The identity has as many connections as it may.
+pub(crate) fn crowded() -> Refused {
+    let message = "this credential has too many connections open";
+    Refused { failure: Box::new(Failure::later(message)), close: Close::new(1013, message) }
+}
+
 /// The gateway cannot tell now.
 pub(crate) fn unavailable() -> Refused {
     let message = "the gateway cannot answer now";
-    let failure = Failure { retryable: Some(true), ..Failure::new("UNAVAILABLE", message) };
-    Refused { failure: Box::new(failure), close: Close::new(1013, message) }
+    Refused { failure: Box::new(Failure::later(message)), close: Close::new(1013, message) }
 }

@@ -24,7 +24,7 @@ use tracing::Instrument as _;
 
 use super::frame::{self, Failure, Incoming};
 use super::handshake::{self, Entered};
-use super::line::{Close, Line};
+use super::line::{Answer, Close, Line};
 use super::methods::METHODS;
 use super::session::Session;
 use super::stream::Bounded;
@@ -124,12 +124,12 @@ where
 async fn finish<S>(
     sink: &mut SplitSink<Socket<S>, Message>,
     line: &Line,
-    answers: &mut mpsc::Receiver<String>,
+    answers: &mut mpsc::Receiver<Answer>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     answers.close();
-    while let Ok(text) = answers.try_recv() {
+    while let Ok(Answer { text, room: _room }) = answers.try_recv() {
         if sink.send(Message::text(text)).await.is_err() {
             return;
         }
@@ -207,7 +207,7 @@ async fn write<S>(
     rpc: &Rpc,
     session: &Session,
     line: &Line,
-    answers: &mut mpsc::Receiver<String>,
+    answers: &mut mpsc::Receiver<Answer>,
     heard: &AtomicU32,
 ) -> End
 where
@@ -216,9 +216,13 @@ where
     let mut ticks = interval_at(Instant::now() + TICK, TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
+        let mut room = None;
         let message = tokio::select! {
             answer = answers.recv() => match answer {
-                Some(text) => Message::text(text),
+                Some(answer) => {
+                    room = answer.room;
+                    Message::text(answer.text)
+                }
                 // The line holds the other end.
                 None => pending().await,
             },
@@ -240,6 +244,8 @@ where
             tracing::debug!(connection = session.id, %error, "a connection broke");
             return End::Gone;
         }
+        // It is sent.
+        drop(room);
     }
 }
 

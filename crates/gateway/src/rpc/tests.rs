@@ -26,6 +26,7 @@ use super::session::{Session, Settled};
 use super::upgrade::Peer;
 use super::{Rpc, TICK, socket};
 use crate::credential_hash;
+use crate::shares::Shares;
 
 struct Stage {
     rpc: Rpc,
@@ -45,7 +46,7 @@ async fn stage() -> Stage {
     let role = Role::Gateway { instance: "test".to_owned(), url: "http://127.0.0.1:1".to_owned() };
     let service = Service::start(store, role).await.unwrap();
     let (stop, _) = watch::channel(false);
-    Stage { rpc: Rpc::new(service, None), operator, stop, _dir: dir }
+    Stage { rpc: Rpc::new(service, Shares::of(64), None), operator, stop, _dir: dir }
 }
 
 type Client = WebSocketStream<DuplexStream>;
@@ -146,7 +147,8 @@ fn member(stage: &Stage, id: &str) -> (Open, Arc<Line>) {
         limit: Scopes::ALL,
         principal: stage.operator.clone(),
     });
-    let (line, _) = Line::new();
+    let guest = stage.rpc.shares.enter(&stage.operator.id).unwrap();
+    let (line, _) = Line::new(guest);
     let held = Held::Token(credential_hash("token"));
     (Open { session: Arc::new(session), line: Arc::clone(&line), held }, line)
 }

@@ -3,7 +3,11 @@
 
 use std::time::Duration;
 
-use holdgate_store::Store as _;
+use holdgate_core::approval::{Binding, Draft, Source};
+use holdgate_core::limits::{PAGE_BYTES, V4_REQUEST_BYTES};
+use holdgate_core::requirement::Requirement;
+use holdgate_core::{Action, Canonical, Kind, presentation};
+use holdgate_store::{Answer, Caps, Op, Outcome, Store as _};
 use holdgate_testkit::gateway::{Persona, Reply, TestGateway};
 use holdgate_testkit::v4::{Auth, Client, Connect, Trace};
 use reqwest::Method;
@@ -45,6 +49,29 @@ impl Stage {
         let reply = self.gateway.by(Persona::Agent).post("/v1/approvals", body).await;
         assert_eq!(reply.status, 201, "{}", reply.text);
         (reply.field("/id"), reply.field("/digest"))
+    }
+
+    /// A request that every device may review, as large as it may be stored.
+    async fn open(&self, n: usize, text: &str) -> String {
+        let content = Canonical::parse(r#"{"toolName":"t","input":{}}"#).unwrap();
+        let draft = Draft {
+            id: None,
+            presentation: presentation::present(Kind::Tool, &content.to_value()).unwrap(),
+            action: Action::freeze(Kind::Tool, &n.to_string(), content).unwrap(),
+            reason: None,
+            source: Source { session: Some("main".to_owned()), ..Source::default() },
+            binding: Binding::Runtime(self.gateway.service.own_epoch().unwrap()),
+            requirement: Requirement::default(),
+            timeout_ms: 60_000,
+            client: None,
+            v4_request: Some(json!({ "title": "t", "description": text }).to_string()),
+        };
+        let by = (&Persona::Agent.principal()).into();
+        let open = Op::Open { draft: Box::new(draft), fence: None, by, key: None, caps: Caps::default() };
+        match self.gateway.store.execute(open).await.unwrap() {
+            Outcome::Committed(Answer::Approval(approval)) => approval.id.to_string(),
+            other => panic!("{other:?}"),
+        }
     }
 
     async fn get(&self, device: usize, path: &str) -> Reply {
@@ -117,6 +144,36 @@ async fn pages_and_cursors_tell_of_nothing_that_is_hidden() {
     let next = json!({ "limit": 1, "cursor": page.at("/nextCursor") });
     let next = socket.call("approval.history", &next).await;
     assert_eq!((next.at("/items/0/id"), next.at("/nextCursor")), (json!(own[0].0), Value::Null));
+    stage.gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_page_of_much_text_is_short_and_says_where_it_goes_on() {
+    let stage = Stage::set().await;
+    let (large, fit) = ("x".repeat(V4_REQUEST_BYTES - 100), PAGE_BYTES / V4_REQUEST_BYTES);
+    let mut newest_first = Vec::new();
+    for n in 0..2 * fit + 1 {
+        newest_first.insert(0, stage.open(n, &large).await);
+    }
+    let (mut found, mut cursor) = (Vec::new(), None::<String>);
+    for expected in [fit, fit, 1] {
+        let from = cursor.map(|cursor| format!("&cursor={cursor}")).unwrap_or_default();
+        let page = stage.get(0, &format!("/v1/approvals?limit=100{from}")).await.json();
+        assert_eq!(ids(&page).len(), expected);
+        found.extend(ids(&page));
+        cursor = page["nextCursor"].as_str().map(str::to_owned);
+    }
+    assert_eq!((&found, cursor), (&newest_first, None));
+    let socket = stage.socket(0).await;
+    let subscribe = json!({ "key": "main", "includeApprovals": true });
+    let replay = socket.call("sessions.messages.subscribe", &subscribe).await;
+    let replayed = replay.at("/approvalReplay/approvals").as_array().unwrap().clone();
+    assert_eq!((replayed.len(), replay.at("/approvalReplay/truncated")), (fit, json!(true)));
+    assert_eq!(replayed[0]["id"], json!(newest_first.last()), "the oldest first");
+    let listed = socket.call("plugin.approval.list", &json!({})).await.payload.unwrap();
+    let listed = listed.as_array().unwrap();
+    assert_eq!(listed.len(), fit, "the newest, where there are no pages");
+    assert_eq!(listed[fit - 1]["id"], json!(newest_first[0]));
     stage.gateway.stop().await;
 }
 

@@ -115,6 +115,28 @@ async fn what_is_odd_about_a_plugins_action_stands_in_its_detail_or_it_can_only_
 }
 
 #[tokio::test]
+async fn a_request_that_could_not_be_kept_is_refused_before_any_work() {
+    let gateway = TestGateway::start_for_v4().await;
+    let agent = agent(&gateway).await;
+    let reason = async |method: &str, params: Value| {
+        let refused = agent.call(method, &params).await.outcome();
+        refused["details"]["reason"].as_str().unwrap_or_else(|| panic!("{refused}")).to_owned()
+    };
+    let long = "password=x ".repeat(300_000);
+    let exec = "exec.approval.request";
+    assert_eq!(reason(exec, command(json!({ "warningText": long }))).await, "TOO_LARGE");
+    assert_eq!(reason(exec, command(json!({ "command": long }))).await, "TOO_LARGE");
+    let shorter = &long[..100_000];
+    let too_long = "EXEC_APPROVAL_COMMAND_DISPLAY_LIMIT";
+    assert_eq!(reason(exec, command(json!({ "command": shorter }))).await, too_long);
+    assert_eq!(reason(exec, command(json!({ "commandArgv": ["ls", shorter] }))).await, too_long);
+    let plugin = json!({ "title": "t", "description": "d", "pluginId": long });
+    assert_eq!(reason("plugin.approval.request", plugin).await, "TOO_LARGE");
+    // Only its digest is kept.
+    ask(&agent, json!({ "env": { "LARGE": "x".repeat(400_000) } })).await;
+}
+
+#[tokio::test]
 async fn arguments_are_shown_and_not_a_line_that_says_something_else() {
     let gateway = TestGateway::start_for_v4().await;
     let agent = agent(&gateway).await;

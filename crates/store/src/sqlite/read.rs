@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use holdgate_core::approval::Bound;
-use holdgate_core::limits::EVENTS_PAGE_BYTES;
+use holdgate_core::limits::{EVENTS_PAGE_BYTES, PAGE_BYTES};
 use holdgate_core::{ApprovalId, Digest, Kind, Principal, PrincipalId, Run, RunId, Time};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Error, InterruptHandle, OptionalExtension as _, Params, Row, params};
@@ -218,9 +218,13 @@ fn list(
 ) -> rusqlite::Result<Vec<Seen>> {
     let mut statement = conn.prepare_cached(statement)?;
     let mut rows = statement.query(params)?;
-    let mut list = Vec::new();
-    while let Some(found) = rows.next()? {
-        list.extend(seen(conn, found, now, place)?);
+    let (mut list, mut bytes) = (Vec::new(), 0);
+    while bytes < PAGE_BYTES
+        && let Some(found) = rows.next()?
+    {
+        let Some(seen) = seen(conn, found, now, place)? else { continue };
+        bytes += seen.text_bytes();
+        list.push(seen);
     }
     Ok(list)
 }

@@ -1,11 +1,12 @@
 //! Lists: order, narrowing, pages.
 
 use holdgate_core::approval::{Binding, Draft, Status};
+use holdgate_core::limits::{PAGE_BYTES, V4_REQUEST_BYTES};
 use holdgate_core::requirement::Decision;
 use holdgate_core::{ApprovalId, Kind};
 use holdgate_store::{Filter, Kinds, Seen};
 
-use super::{Backend, Stage, approval, draft, sound};
+use super::{Backend, Stage, approval, draft, draft_in, sound};
 
 /// Everything, as far as one page goes.
 pub(super) fn all() -> Filter {
@@ -74,6 +75,31 @@ pub async fn pages_neither_repeat_nor_miss_while_others_insert(backend: &dyn Bac
     there.sort();
     found.sort();
     assert_eq!(found, there);
+}
+
+/// With the approval that brings it to the bound, so that each page holds one at least.
+pub async fn a_list_of_much_text_ends_early_and_goes_on(backend: &dyn Backend) {
+    let stage = Stage::set(backend).await;
+    let epoch = stage.caller(&stage.agent).await;
+    let (large, fit) = ("x".repeat(V4_REQUEST_BYTES - 100), PAGE_BYTES / V4_REQUEST_BYTES);
+    for n in 0..2 * fit + 1 {
+        let mut draft = draft_in("main", &format!("t:{n}"), &epoch);
+        draft.v4_request = Some(format!("\"{large}{n}\""));
+        approval(stage.open(draft, None, &stage.agent).await);
+        stage.clock.advance(1);
+    }
+    let (mut pages, mut before) = (Vec::new(), None);
+    loop {
+        let page = stage.store().approvals(Filter { before, ..all() }).await.unwrap();
+        let Some(last) = page.last() else { break };
+        before = Some(last.place.clone());
+        pages.push(page.len());
+    }
+    assert_eq!(pages, [fit, fit, 1]);
+    let shown = stage.store().pending_of_session("main", None, 100).await.unwrap();
+    assert_eq!(shown.len(), 0, "no agent, another session");
+    let shown = stage.store().pending_of_session("agent:releaser:main", None, 100).await.unwrap();
+    assert_eq!(shown.len(), fit);
 }
 
 /// What begins with exactly these characters: none of them stands for another, and none is folded.

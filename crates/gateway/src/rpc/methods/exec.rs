@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use holdgate_authority::Protocol;
+use holdgate_core::limits::V4_REQUEST_BYTES;
 use holdgate_core::presentation::{COMMAND_DISPLAY_LIMIT, NotPresentable, masked, multiline, present};
 use holdgate_core::principal::PrincipalKind;
 use holdgate_core::requirement::Decision;
@@ -22,6 +23,8 @@ use crate::rpc::params::{Field, Kind, Words, read};
 /// How long a request waits that does not say, in milliseconds.
 const TIMEOUT_MS: i64 = 1_800_000;
 const ANY: usize = usize::MAX;
+/// The longest command that is looked at to see how long it is when its secrets are hidden, in bytes.
+const LONGEST_COMMAND: usize = 4 * COMMAND_DISPLAY_LIMIT;
 
 /// What a request asks permission for besides the action itself.
 pub(super) const SCOPE: Kind = Kind::Tagged(&[
@@ -234,6 +237,8 @@ fn prepare(call: &Call<'_>, mut asked: Asked) -> Result<(CreateApproval, Protoco
         asked.agent_id = plan.agent_id.clone().or(asked.agent_id);
         asked.session_key = plan.session_key.clone().or(asked.session_key);
     }
+    let env_bytes = asked.env.iter().flatten().map(|(name, value)| name.len() + value.len()).sum();
+    check_size(call, env_bytes)?;
     let argv = asked.command_argv.take().filter(|argv| !argv.is_empty());
     let command = match (&asked.command, &argv) {
         (Some(command), _) if !command.trim().is_empty() => command.clone(),
@@ -249,6 +254,10 @@ fn prepare(call: &Call<'_>, mut asked: Asked) -> Result<(CreateApproval, Protoco
         }
     }
     let id = asked.id.take().map(chosen_id).transpose()?;
+    let arguments = argv.iter().flatten().map(String::len).sum::<usize>();
+    if command.len().max(arguments) > LONGEST_COMMAND {
+        return Err(too_long());
+    }
     let shown = shown_command(&command, argv.as_deref())?;
     if shown.chars().count() > COMMAND_DISPLAY_LIMIT {
         return Err(too_long());
@@ -290,6 +299,16 @@ fn shown_command(command: &str, argv: Option<&[String]>) -> Result<String, Failu
         NotPresentable::Malformed { .. } => Failure::invalid("command is required"),
     })?;
     Ok(arguments.command_text.unwrap_or(arguments.headline))
+}
+
+/// Refuses what could not be kept before any work is done for it. Values of the environment are not kept.
+pub(super) fn check_size(call: &Call<'_>, not_kept: usize) -> Result<(), Failure> {
+    let params = call.request.params.as_deref().map_or(0, |params| params.get().len());
+    if params.saturating_sub(not_kept) <= V4_REQUEST_BYTES {
+        return Ok(());
+    }
+    Err(Failure::invalid(format!("the request is larger than {V4_REQUEST_BYTES} bytes"))
+        .with(json!({ "reason": "TOO_LARGE" })))
 }
 
 fn too_long() -> Failure {

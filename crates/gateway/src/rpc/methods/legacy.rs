@@ -16,10 +16,8 @@ use crate::rpc::frame::Failure;
 use crate::rpc::params::{Field, Kind, Words, read};
 use crate::rpc::projection::{family, kinds_of, offered, presentation, reason, request};
 
-/// How many records are read at once for a list, and how many and how many bytes a list gives at most.
-const PAGE: u32 = 100;
-const LIST: usize = 1_000;
-const LIST_BYTES: usize = 4 << 20;
+/// How many records a list gives at most.
+const LIST: u32 = 1_000;
 
 #[derive(Deserialize)]
 struct Named {
@@ -87,28 +85,15 @@ pub(super) async fn get(call: &Call<'_>) -> Result<Value, Failure> {
 /// What is pending of a family, oldest first. If it is too much, the newest: the protocol has no pages for it.
 pub(super) async fn list(call: &Call<'_>, of: &str) -> Result<Value, Failure> {
     read::<Value>(&call.request.method, call.request.params.as_deref(), &[], Words::Full)?;
-    let (mut items, mut bytes, mut before) = (Vec::new(), 0, None);
-    'pages: loop {
-        let status = Some(Status::Pending);
-        let filter = Filter { status, kinds: kinds_of(of), before, limit: PAGE, ..Filter::default() };
-        let page = call.rpc.service.list(filter, &call.principal).await;
-        let (found, next) = page.map_err(|e| failure(&e, "list"))?;
-        for found in &found {
-            let Found::Sound(approval) = found else { continue };
-            let entry = entry(approval);
-            bytes += entry.to_string().len();
-            if items.len() == LIST || (bytes > LIST_BYTES && !items.is_empty()) {
-                break 'pages;
-            }
-            items.push(entry);
-        }
-        before = next;
-        if before.is_none() {
-            break;
-        }
-    }
-    items.reverse();
-    Ok(Value::Array(items))
+    let status = Some(Status::Pending);
+    let filter = Filter { status, kinds: kinds_of(of), limit: LIST, ..Filter::default() };
+    let page = call.rpc.service.list(filter, &call.principal).await;
+    let (newest, _) = page.map_err(|e| failure(&e, "list"))?;
+    let sound = newest.iter().rev().filter_map(|found| match found {
+        Found::Sound(approval) => Some(entry(approval)),
+        Found::Corrupt(_) => None,
+    });
+    Ok(sound.collect())
 }
 
 fn entry(approval: &Approval) -> Value {

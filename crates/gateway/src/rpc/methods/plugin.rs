@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::Call;
-use super::exec::{Phases, SCOPE, ask, given, reviewers, safe_texts};
+use super::exec::{Phases, SCOPE, ask, check_size, given, reviewers, safe_texts};
 use crate::rpc::frame::Failure;
 use crate::rpc::params::{Field, Kind, Words, read};
 use crate::rpc::projection::{DESCRIPTION, DETAIL, TITLE};
@@ -83,6 +83,7 @@ pub(super) async fn request(call: &Call<'_>) -> Option<Result<Value, Failure>> {
 }
 
 fn prepare(call: &Call<'_>, asked: Asked) -> Result<(CreateApproval, Protocol, Phases), Failure> {
+    check_size(call, 0)?;
     let (title, description) = (masked(&asked.title), multiline(&asked.description));
     let detail = asked.detail.as_deref().map(multiline);
     if title.chars().count() > TITLE || description.chars().count() > DESCRIPTION {
