@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{PersonId, PrincipalId};
+use crate::presentation::masked;
 use crate::requirement::ReviewerList;
 
 /// What kind of identity this is. Fixed when the credential is made; nothing a caller sends changes it.
@@ -216,6 +217,15 @@ pub struct Actor {
 }
 
 impl Actor {
+    /// What readers call it, safe to show. A device chose its own label, so its person comes first.
+    pub fn name(&self) -> String {
+        let label = masked(&self.label);
+        match &self.person {
+            Some(person) if person.as_str() != self.label => format!("{} ({label})", masked(person.as_str())),
+            Some(_) | None => label,
+        }
+    }
+
     /// Whether this is the authority acting by itself.
     pub fn is_authority(&self) -> bool {
         self.kind == PrincipalKind::Authority

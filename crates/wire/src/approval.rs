@@ -90,7 +90,7 @@ pub struct Approval {
 pub struct Identity {
     /// `administrator`, `device`, `agent`, `runtime` or `authority`.
     pub kind: String,
-    /// What reviewers call it.
+    /// What readers call it: of a device, its person and in brackets the name that it gave itself.
     pub label: String,
 }
 
@@ -426,7 +426,7 @@ fn safe(text: &Option<String>) -> Option<String> {
 
 impl From<&Actor> for Identity {
     fn from(actor: &Actor) -> Self {
-        Self { kind: actor.kind.as_str().to_owned(), label: masked(&actor.label) }
+        Self { kind: actor.kind.as_str().to_owned(), label: actor.name() }
     }
 }
 

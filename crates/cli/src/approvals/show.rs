@@ -130,7 +130,11 @@ fn takes(approval: &Approval) -> String {
 }
 
 fn name(identity: &Identity) -> String {
-    format!("{} ({})", identity.label, identity.kind)
+    // A device's label says whose it is already.
+    match identity.kind.as_str() {
+        "device" => identity.label.clone(),
+        kind => format!("{} ({kind})", identity.label),
+    }
 }
 
 /// Everything but the action: where it stands, who asked, what it takes, what became of it.

@@ -49,7 +49,7 @@ fn another_machine_is_paired_by_a_code_and_answers_as_its_person() {
     let asked = world.ask(&served, exec(&["ls"]));
     let allowed = elsewhere(&world, &["approvals", "allow", &asked.id], "");
     assert_eq!(allowed.code, 0, "{allowed:?}");
-    assert!(allowed.stdout.contains("allowed by laptop"), "{allowed:?}");
+    assert!(allowed.stdout.contains("allowed by alice (laptop) at"), "{allowed:?}");
     for command in [&["devices", "list"][..], &["token", "list"], &["freeze"], &["token", "create", "x"]] {
         let refused = elsewhere(&world, command, "");
         assert_eq!(refused.code, 1, "{command:?}: {refused:?}");

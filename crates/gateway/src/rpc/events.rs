@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use holdgate_core::approval::Status;
-use holdgate_core::presentation::masked;
-use holdgate_core::{Approval, Event};
+use holdgate_core::{Actor, Approval, Event};
 use holdgate_store::Committed;
 use holdgate_wire::Links;
 use serde_json::{Value, json};
@@ -91,7 +90,7 @@ fn resolved(approval: &Approval, committed: &Committed) -> Projected {
     let payload = json!({
         "id": approval.id.as_str(),
         "decision": approval.decision().map(|decision| decision.as_str()),
-        "resolvedBy": by.map(|by| masked(&by.label)),
+        "resolvedBy": by.map(Actor::name),
         "ts": committed.at.as_ms(),
         "request": projection::request(approval),
     });

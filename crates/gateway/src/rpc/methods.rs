@@ -132,8 +132,7 @@ impl Call<'_> {
 
     /// Asking, waiting and the like need what agents have; answering needs a reviewer's scope.
     fn check_scope(&self, method: &str) -> Result<(), Failure> {
-        let answers =
-            matches!(method, "approval.decide" | "approval.revoke") || method.ends_with("approval.resolve");
+        let answers = method == "approval.decide" || method.ends_with("approval.resolve");
         let is_reviewer =
             self.session.has_scope("operator.approvals") || self.session.has_scope("operator.admin");
         // A runtime's right to resolve is the credential's, whatever scopes it asked for.

@@ -108,7 +108,7 @@ fn resolver(by: &Actor, reason: TerminalReason) -> Value {
             json!({ "kind": kind, "id": "no-approval-route" })
         }
         PrincipalKind::Authority => json!({ "kind": kind }),
-        _ => json!({ "kind": kind, "id": masked(&by.label) }),
+        _ => json!({ "kind": kind, "id": by.name() }),
     }
 }
 

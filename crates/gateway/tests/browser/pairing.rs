@@ -32,7 +32,7 @@ async fn a_person_pairs_a_phone_by_code_and_decides() {
         stage.read_to_the_end().await;
         stage.click("#allow-once").await;
         stage.until("allowed").await;
-        assert_eq!(stage.record(id(&record)).await["resolver"]["label"], "Alice's phone");
+        assert_eq!(stage.record(id(&record)).await["resolver"]["label"], "alice (Alice's phone)");
     })
     .await;
 }

@@ -281,7 +281,7 @@ async fn a_device_reviews_as_its_person_and_what_is_not_for_them_does_not_exist(
     assert_eq!(refused.status, 404);
     let decided = by(&gateway, &alice, Method::POST, &decision, Some(allow)).await;
     assert_eq!((decided.status, decided.field("/approval/status")), (200, "allowed".to_owned()));
-    assert_eq!(decided.field("/approval/resolver/label"), "phone");
+    assert_eq!(decided.field("/approval/resolver/label"), "alice (phone)");
     gateway.stop().await;
 }
 

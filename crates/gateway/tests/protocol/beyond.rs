@@ -180,7 +180,7 @@ async fn both_families_of_methods_record_who_answered() {
         assert!(ann.call(method, &answer).await.ok);
         resolvers.push(get(&ann, &id).await.at("/approval/resolver"));
     }
-    let expected = json!({ "kind": "device", "id": "ann's phone" });
+    let expected = json!({ "kind": "device", "id": "shared-operator (ann's phone)" });
     assert_eq!(resolvers, [expected.clone(), expected]);
 }
 
