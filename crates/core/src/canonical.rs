@@ -39,7 +39,7 @@ impl Canonical {
     /// Refuses what is not JSON, duplicate keys at any depth, numbers whose ECMAScript rendering as a double has
     /// another decimal value than the one written, and keys that a JSON library takes for an instruction.
     pub fn parse(text: &str) -> Result<Self, NotCanonical> {
-        let Strict(value) = serde_json::from_str(text).map_err(|e| NotCanonical::Syntax(e.to_string()))?;
+        let value = strict_value(text)?;
         if let Some(number) = inexact_number(text) {
             return Err(number);
         }
@@ -70,6 +70,15 @@ impl Canonical {
         let Strict(value) = serde_json::from_str(&self.0).expect("canonical text was read this way before");
         value
     }
+}
+
+/// Reads a JSON text that says one thing to every reader: no object in it names a key twice.
+///
+/// # Errors
+/// Refuses what is not JSON, duplicate keys at any depth, and keys that a JSON library takes for an instruction.
+pub fn strict_value(text: &str) -> Result<Value, NotCanonical> {
+    let Strict(value) = serde_json::from_str(text).map_err(|e| NotCanonical::Syntax(e.to_string()))?;
+    Ok(value)
 }
 
 impl fmt::Debug for Canonical {

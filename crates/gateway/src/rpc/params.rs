@@ -2,6 +2,7 @@
 //!
 //! Owns the grammar of those words. What a method does with its parameters is `methods`'.
 
+use holdgate_core::canonical::strict_value;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -82,10 +83,11 @@ pub(crate) fn read<T: DeserializeOwned>(
         let why = if words == Words::Full { format!(": {}", why.join("; ")) } else { String::new() };
         Failure::invalid(format!("invalid {method} params{why}"))
     };
-    // A text with half a surrogate pair is no string, and so no parameter.
-    let value: Value = match params.map(|raw| serde_json::from_str(raw.get())).transpose() {
+    // A text with half a surrogate pair is no string, and so no parameter; and of a property that is given twice nobody
+    // knows which one the caller's host goes by.
+    let value = match params.map(|raw| strict_value(raw.get())).transpose() {
         Ok(value) => value.unwrap_or_else(|| Value::Object(Map::new())),
-        Err(_) => return Err(invalid(&["must be valid JSON".to_owned()])),
+        Err(error) => return Err(invalid(&[format!("must be valid JSON: {error}")])),
     };
     let mut wrong = Vec::new();
     match &value {
@@ -216,6 +218,13 @@ mod tests {
             (r#"{"id":"a","plan":{"argv":[1]}}"#, "invalid m params: at /plan/argv/0: must be string"),
         ] {
             assert_eq!(why(params), message, "{params}");
+        }
+    }
+
+    #[test]
+    fn a_property_that_is_given_twice_is_refused_at_any_depth() {
+        for twice in [r#"{"id":"a","id":"b"}"#, r#"{"id":"a","plan":{"argv":[],"argv":["rm"]}}"#] {
+            assert!(why(twice).contains("is given twice"), "{twice}: {}", why(twice));
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use holdgate_authority::{Authority, Error};
+use holdgate_core::canonical::strict_value;
 use holdgate_core::limits::WAIT_MS;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -93,8 +94,9 @@ struct Params<'a> {
 impl<'a> Params<'a> {
     fn of(call: &Call<'_>, method: &'a str) -> Result<Self, Failure> {
         let text = call.request.params.as_deref().map_or("{}", RawValue::get);
-        let parts = serde_json::from_str(text);
-        Ok(Self { method, parts: parts.map_err(|error| Self::invalid(method, &error))? })
+        strict_value(text).map_err(|error| Self::invalid(method, &error))?;
+        let parts = serde_json::from_str(text).map_err(|error| Self::invalid(method, &error))?;
+        Ok(Self { method, parts })
     }
 
     fn invalid(method: &str, why: &impl std::fmt::Display) -> Failure {
