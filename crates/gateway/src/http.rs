@@ -11,6 +11,7 @@ pub(crate) mod pairing;
 mod problem;
 mod runs;
 mod socket;
+mod stream;
 mod system;
 
 use std::sync::Arc;

@@ -61,6 +61,30 @@ impl Service {
     /// # Errors
     /// `not_found`, or the store failed.
     pub async fn wait(&self, id: &ApprovalId, timeout: Duration, by: &Principal) -> Result<Found, Error> {
+        self.wait_until(id, timeout, by, |_| false).await
+    }
+
+    /// Waits until the record is another than `seen` or has ended, at most `timeout`.
+    ///
+    /// # Errors
+    /// `not_found`, or the store failed.
+    pub async fn wait_for_change(
+        &self,
+        id: &ApprovalId,
+        seen: &Approval,
+        timeout: Duration,
+        by: &Principal,
+    ) -> Result<Found, Error> {
+        self.wait_until(id, timeout, by, |pending| pending != seen).await
+    }
+
+    async fn wait_until(
+        &self,
+        id: &ApprovalId,
+        timeout: Duration,
+        by: &Principal,
+        is_enough: impl Fn(&Approval) -> bool,
+    ) -> Result<Found, Error> {
         let deadline = tokio::time::Instant::now() + timeout;
         let mut by = by.clone();
         loop {
@@ -68,7 +92,8 @@ impl Service {
             let mut change = self.waiters.listen(id);
             let found = self.find(id.as_str(), &by).await?;
             let left = deadline.saturating_duration_since(tokio::time::Instant::now());
-            let Some(approval) = found.pending().filter(|_| !left.is_zero()) else {
+            let Some(approval) = found.pending().filter(|pending| !left.is_zero() && !is_enough(pending))
+            else {
                 return Ok(found);
             };
             let expires_in = approval.expires_at.ms_after(self.store.now());

@@ -13,10 +13,10 @@ use holdgate_wire::{
 };
 use serde::Deserialize;
 
-use super::App;
 use super::body::Body;
 use super::caller::{Reader, Writer};
 use super::problem::{HttpError, Id, Params, json};
+use super::{App, stream};
 use crate::auth;
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -71,7 +71,8 @@ pub(super) struct Wait {
     timeout_ms: Option<i64>,
 }
 
-/// Waits for an approval's end.
+/// Waits for an approval's end. Whoever accepts `text/event-stream` gets an event `approval` now, after each change and
+/// at its end, which ends the stream; if it may read no more, an event `problem`.
 #[utoipa::path(get, path = "/v1/approvals/{id}/wait", params(("id" = String, Path),
     ("timeoutMs" = Option<i64>, Query, description = "At most 60000, which is also the default")), responses(
     (status = 200, description = "It has ended", body = Approval),
@@ -91,6 +92,9 @@ pub(super) async fn wait(
             format!("timeoutMs: it is not between 0 and {WAIT_MS}"),
         )
         .into());
+    }
+    if stream::is_wanted(&headers) {
+        return stream::open(app, headers, caller, &id).await;
     }
     let approval = tokio::select! {
         approval = caller.wait(&id, Duration::from_millis(timeout_ms.unsigned_abs())) => approval?,

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use super::App;
 
 /// A problem on its way out.
-pub(super) struct HttpError(Problem);
+pub(super) struct HttpError(pub(super) Problem);
 
 impl From<Problem> for HttpError {
     fn from(problem: Problem) -> Self {

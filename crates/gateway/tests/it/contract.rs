@@ -1,8 +1,79 @@
 //! The calls on approvals, as the outside contract has them.
 
+use std::time::Duration;
+
 use holdgate_testkit::gateway::{Persona, TestGateway};
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
+
+/// The events of a stream that has ended: their names and data.
+fn events(text: &str) -> Vec<(String, Value)> {
+    let told = text.split("\n\n").filter(|event| event.starts_with("event: "));
+    told.map(|event| {
+        let (name, data) = event.split_once('\n').unwrap();
+        let data = data.strip_prefix("data: ").unwrap();
+        (name["event: ".len()..].to_owned(), serde_json::from_str(data).unwrap())
+    })
+    .collect()
+}
+
+#[tokio::test]
+async fn an_approval_is_streamed_as_it_changes_and_ends() {
+    let gateway = TestGateway::start().await;
+    let (agent, first, second) =
+        (gateway.by(Persona::Agent), gateway.by(Persona::Reviewer), gateway.by(Persona::OtherReviewer));
+    let body = json!({ "kind": "exec", "content": { "argv": ["ls"] }, "requirement": { "approvals": 2 } });
+    let asked = agent.post("/v1/approvals", body).await;
+    let (id, digest) = (asked.field("/id"), asked.field("/digest"));
+    let path = format!("/v1/approvals/{id}/wait");
+    let accept = [("accept", "text/html;q=0.1, text/event-stream")];
+    let watching = agent.send(Method::GET, &path, &accept, None);
+    let deciding = async {
+        for reviewer in [&first, &second] {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            assert_eq!(reviewer.decide(&id, &digest, "allow-once").await.status, 200);
+        }
+    };
+    let (stream, ()) = tokio::join!(watching, deciding);
+    assert_eq!(stream.headers["content-type"], "text/event-stream");
+    let told = events(&stream.text);
+    assert!(told.iter().all(|(name, _)| name == "approval"));
+    let stood: Vec<_> =
+        told.iter().map(|(_, a)| (a["status"].clone(), a["votes"].as_array().unwrap().len())).collect();
+    let pending = json!("pending");
+    assert_eq!(stood, [(pending.clone(), 0), (pending, 1), (json!("allowed"), 2)]);
+    assert_eq!(told[2].1, agent.get(&format!("/v1/approvals/{id}")).await.json());
+    for who in [gateway.by(Persona::OtherAgent), gateway.by(Persona::Agent)] {
+        let absent = who.send(Method::GET, "/v1/approvals/apr_0/wait", &accept, None).await;
+        assert_eq!(absent.problem(), (404, "not_found".to_owned()));
+    }
+    let hidden = gateway.by(Persona::OtherAgent).send(Method::GET, &path, &accept, None).await;
+    assert_eq!(hidden.problem(), (404, "not_found".to_owned()));
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_the_credential_of_its_reader() {
+    let gateway = TestGateway::start().await;
+    let admin = gateway.by(Persona::Reviewer);
+    let made = admin.post("/v1/tokens", json!({ "kind": "agent", "name": "gone" })).await;
+    let authorization = format!("Bearer {}", made.field("/token"));
+    let headers = [("authorization", authorization.as_str()), ("accept", "text/event-stream")];
+    let body = json!({ "kind": "exec", "content": { "argv": ["ls"] } }).to_string();
+    let asked = gateway.anonymous().send(Method::POST, "/v1/approvals", &headers[..1], Some(body)).await;
+    let path = format!("/v1/approvals/{}/wait", asked.field("/id"));
+    let watcher = gateway.anonymous();
+    let watching = watcher.send(Method::GET, &path, &headers, None);
+    let revoking = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(admin.post("/v1/tokens/gone/revoke", json!({})).await.status, 200);
+    };
+    let (stream, ()) = tokio::join!(watching, revoking);
+    let told = events(&stream.text);
+    assert_eq!(told.len(), 2, "{}", stream.text);
+    assert_eq!((told[1].0.as_str(), &told[1].1["code"]), ("problem", &json!("unauthenticated")));
+    gateway.stop().await;
+}
 
 #[tokio::test]
 async fn a_request_is_answered_with_the_whole_record() {
