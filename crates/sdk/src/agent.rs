@@ -80,6 +80,14 @@ impl Agent {
         self.tools.get(name)
     }
 
+    /// The same agent, with a gate if it has none of its own.
+    pub(crate) fn gated_by(mut self, gate: Option<&Arc<dyn Gate>>) -> Self {
+        if self.gate.is_none() {
+            self.gate = gate.map(Arc::clone);
+        }
+        self
+    }
+
     pub(crate) fn gate(&self) -> Option<&Arc<dyn Gate>> {
         self.gate.as_ref()
     }
@@ -154,7 +162,7 @@ impl AgentBuilder {
     }
 }
 
-fn check_name(name: &str) -> Result<(), InvalidAgent> {
+pub(crate) fn check_name(name: &str) -> Result<(), InvalidAgent> {
     let is_good =
         !name.trim().is_empty() && name.chars().count() <= NAME_CHARS && !name.chars().any(char::is_control);
     if is_good { Ok(()) } else { Err(InvalidAgent::Name(name.to_owned())) }

@@ -59,6 +59,13 @@ pub enum Verdict {
     },
 }
 
+/// `true` allows, `false` denies.
+impl From<bool> for Verdict {
+    fn from(allow: bool) -> Self {
+        if allow { Self::Allow } else { Self::Deny { reason: None } }
+    }
+}
+
 /// A gate that cannot say.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]

@@ -43,6 +43,7 @@ mod agent;
 mod gate;
 mod model;
 mod run;
+mod team;
 mod tool;
 
 pub use agent::{Agent, AgentBuilder, InvalidAgent};
@@ -50,7 +51,10 @@ pub use gate::{Gate, GateError, ToolCall, Verdict};
 pub use model::{Message, Model, ModelError, Reply, RequestedCall, Scripted, ToolSpec, Transcript};
 pub use run::journal::JournalError;
 pub use run::outcome::{
-    CallResult, CallSummary, Cause, Finished, Outcome, Pending, ReceiptState, Rejection, Review,
+    CallResult, CallSummary, Cause, Finished, GateDecision, Outcome, Pending, PendingApproval, ReceiptState,
+    Rejection, Review, TaskState, TaskSummary, TeamOutcome, TeamStatus, UnknownCall,
 };
+pub use run::task::{InvalidPlan, Priority, TaskSpec};
 pub use run::{NewRun, RunError, RunStart, read_start, restore, run_agent};
+pub use team::{InvalidTeam, NewTeamRun, PlanReady, RoundReady, TaskReady, Team, TeamBuilder};
 pub use tool::{InvalidInput, Tool, ToolContext, ToolError, TypedTool};

@@ -1,14 +1,19 @@
 //! Runs: started here, stopped at a gate, restored in another process.
 //!
-//! Owns the entry points and their errors. The parts: `journal` (what is written), `machine` (what follows from it,
-//! pure), `review` (the frozen call, pure), `driver` (the only part that awaits), `outcome` (what the caller is told).
+//! Owns the entry points and their errors. The parts: `journal` (what is written), `board` (what follows from it for a
+//! plan, pure) and `machine` (the same for one agent, pure), `task` (a plan, pure), `review` (the frozen content, pure),
+//! `driver` (the only part that awaits), `outcome` and `summary` (what the caller is told).
 
+mod board;
 mod driver;
 pub(crate) mod journal;
 mod machine;
 pub(crate) mod outcome;
 mod review;
+mod summary;
+pub(crate) mod task;
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,11 +24,14 @@ use serde_json::{Map, Value};
 
 use crate::agent::Agent;
 use crate::model::ModelError;
-use driver::Driver;
+use crate::team::{Gates, NewTeamRun, Team};
+use board::{Board, Crew, GateSet};
 use driver::line::{self, Line};
+use driver::{Driver, Rested};
 use journal::{Event, JournalError, VERSION};
-use machine::Machine;
-use outcome::Outcome;
+use outcome::{Outcome, TeamOutcome};
+use summary::{outcome, team_outcome};
+use task::InvalidPlan;
 
 /// A run to start.
 #[derive(Clone, Debug, Default)]
@@ -86,6 +94,9 @@ pub enum RunError {
         /// Who wanted to go on with it.
         agent: String,
     },
+    /// The tasks make no plan. Nothing was started.
+    #[error(transparent)]
+    Plan(#[from] InvalidPlan),
     /// The journal cannot be read.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -128,21 +139,16 @@ pub async fn run_agent(
     agent: &Agent,
     new: NewRun,
 ) -> Result<Outcome, RunError> {
-    let create = CreateRun { id: new.id, agent: agent.name().to_owned() };
-    let run = authority.create_run(create).await?;
-    let line = Line::take(authority, &run.id).await?;
-    if line.last_seq() > 0 {
-        line.let_go().await;
-        return Err(Error::new(Code::RunExists, format!("run {} has started before", run.id)).into());
-    }
-    let machine = Machine::new(&run.id, agent.max_turns());
+    let line = create(authority, new.id, agent.name()).await?;
     let started = Event::RunStarted {
         version: VERSION,
         agent: agent.name().to_owned(),
         input: new.input,
         context: new.context,
     };
-    Driver::new(agent, machine, line).begin(started).await
+    let board = Board::new(line.run(), crew_of(agent));
+    let rested = Driver::new(alone(agent), Gates::default(), board, line).begin(vec![vec![started]]).await?;
+    outcome(rested)
 }
 
 /// Goes on with a run in this process: from what was written, and from the decisions made since. A run that has ended
@@ -155,22 +161,54 @@ pub async fn restore(
     agent: &Agent,
     run_id: &str,
 ) -> Result<Outcome, RunError> {
-    let run = line::read_run(&*authority, run_id).await?;
-    let has_ended = RunState::from_name(&run.state).is_some_and(RunState::is_final);
-    if has_ended {
-        let machine = replay(&*authority, agent, run_id).await?;
-        return driver::ended(run_id, &machine);
+    let is_ours = |board: &Board| check_agent(board, agent);
+    match take_up(authority, run_id, crew_of(agent), is_ours).await? {
+        TakenUp::Ended(board) => outcome(Rested { board, records: BTreeMap::new() }),
+        TakenUp::Open(board, line) => {
+            outcome(Driver::new(alone(agent), Gates::default(), board, line).go_on().await?)
+        }
     }
-    let line = Line::take(Arc::clone(&authority), run_id).await?;
-    let replayed = replay(&*authority, agent, run_id).await.and_then(|machine| {
-        line.goes_on_from(machine.seq())?;
-        Ok(machine)
-    });
-    match replayed {
-        Ok(machine) => Driver::new(agent, machine, line).drive().await,
-        Err(error) => {
-            line.let_go().await;
-            Err(error)
+}
+
+/// Starts a team's run.
+pub(crate) async fn run_team(
+    authority: Arc<dyn Authority>,
+    team: &Team,
+    new: NewTeamRun,
+) -> Result<TeamOutcome, RunError> {
+    let agents: Vec<&str> = team.agents.keys().map(String::as_str).collect();
+    let tasks = task::assigned(new.tasks, &agents)?;
+    let line = create(authority, new.id, team.name()).await?;
+    let gates = GateSet {
+        plan: team.gates.plan.is_some(),
+        rounds: team.gates.round.is_some(),
+        dispatch: team.gates.dispatch.is_some(),
+    };
+    let started = Event::TeamStarted {
+        version: VERSION,
+        team: team.name().to_owned(),
+        at_ms: line.now_ms(),
+        tasks: tasks.len(),
+        gates,
+        context: new.context,
+    };
+    let board = Board::new(line.run(), crew_of_team(team));
+    let driver = Driver::new(team.agents.clone(), team.gates.clone(), board, line);
+    team_outcome(driver.begin(journal::planned(started, tasks)).await?)
+}
+
+/// Goes on with a team's run.
+pub(crate) async fn restore_team(
+    authority: Arc<dyn Authority>,
+    team: &Team,
+    run_id: &str,
+) -> Result<TeamOutcome, RunError> {
+    let is_ours = |board: &Board| check_team(board, team);
+    match take_up(authority, run_id, crew_of_team(team), is_ours).await? {
+        TakenUp::Ended(board) => team_outcome(Rested { board, records: BTreeMap::new() }),
+        TakenUp::Open(board, line) => {
+            let driver = Driver::new(team.agents.clone(), team.gates.clone(), board, line);
+            team_outcome(driver.go_on().await?)
         }
     }
 }
@@ -183,6 +221,9 @@ pub async fn read_start(authority: Arc<dyn Authority>, run_id: &str) -> Result<R
     let first = line::read_journal(&*authority, run_id).await?.into_iter().next();
     match first {
         Some(Event::RunStarted { agent, input, context, .. }) => Ok(RunStart { agent, input, context }),
+        Some(Event::TeamStarted { team, context, .. }) => {
+            Ok(RunStart { agent: team, input: String::new(), context })
+        }
         Some(_) => {
             let why = "a journal begins with the start of its run".to_owned();
             Err(JournalError::Misplaced { seq: 1, why }.into())
@@ -191,18 +232,101 @@ pub async fn read_start(authority: Arc<dyn Authority>, run_id: &str) -> Result<R
     }
 }
 
-async fn replay(authority: &dyn Authority, agent: &Agent, run: &str) -> Result<Machine, RunError> {
-    let events = line::read_journal(authority, run).await?;
-    let machine = Machine::replay(run, agent.max_turns(), events)?;
-    let Some(start) = machine.start() else {
-        return Err(RunError::NeverStarted { run: run.to_owned() });
-    };
-    if start.agent != agent.name() {
-        return Err(RunError::OtherAgent {
-            run: run.to_owned(),
-            started_as: start.agent.clone(),
-            agent: agent.name().to_owned(),
-        });
+/// Creates a run and takes it.
+async fn create(authority: Arc<dyn Authority>, id: Option<String>, name: &str) -> Result<Line, RunError> {
+    let run = authority.create_run(CreateRun { id, agent: name.to_owned() }).await?;
+    let line = Line::take(authority, &run.id).await?;
+    if line.last_seq() > 0 {
+        line.let_go().await;
+        return Err(Error::new(Code::RunExists, format!("run {} has started before", run.id)).into());
     }
-    Ok(machine)
+    Ok(line)
+}
+
+/// A run that another process left.
+enum TakenUp {
+    Ended(Board),
+    /// It is ours now.
+    Open(Board, Line),
+}
+
+async fn take_up(
+    authority: Arc<dyn Authority>,
+    run_id: &str,
+    crew: Crew,
+    is_ours: impl Fn(&Board) -> Result<(), RunError>,
+) -> Result<TakenUp, RunError> {
+    let run = line::read_run(&*authority, run_id).await?;
+    let has_ended = RunState::from_name(&run.state).is_some_and(RunState::is_final);
+    if has_ended {
+        return replay(&*authority, crew, run_id, is_ours).await.map(TakenUp::Ended);
+    }
+    let line = Line::take(Arc::clone(&authority), run_id).await?;
+    let replayed = replay(&*authority, crew, run_id, is_ours).await.and_then(|board| {
+        line.goes_on_from(board.seq())?;
+        Ok(board)
+    });
+    match replayed {
+        Ok(board) => Ok(TakenUp::Open(board, line)),
+        Err(error) => {
+            line.let_go().await;
+            Err(error)
+        }
+    }
+}
+
+async fn replay(
+    authority: &dyn Authority,
+    crew: Crew,
+    run: &str,
+    is_ours: impl Fn(&Board) -> Result<(), RunError>,
+) -> Result<Board, RunError> {
+    let events = line::read_journal(authority, run).await?;
+    let board = Board::replay(run, crew, events)?;
+    if !board.has_started() {
+        return Err(RunError::NeverStarted { run: run.to_owned() });
+    }
+    is_ours(&board)?;
+    Ok(board)
+}
+
+fn check_agent(board: &Board, agent: &Agent) -> Result<(), RunError> {
+    let started_as = board.team().unwrap_or_else(|| board.agent(0));
+    if board.team().is_none() && started_as == agent.name() {
+        return Ok(());
+    }
+    Err(other_agent(board, started_as, agent.name()))
+}
+
+fn check_team(board: &Board, team: &Team) -> Result<(), RunError> {
+    let started_as = board.team().unwrap_or_else(|| board.agent(0));
+    if board.team() != Some(team.name()) {
+        return Err(other_agent(board, started_as, team.name()));
+    }
+    let agents = (0..board.task_count()).map(|at| board.agent(at));
+    match agents.into_iter().find(|agent| !team.agents.contains_key(*agent)) {
+        Some(gone) => Err(other_agent(board, gone, team.name())),
+        None => Ok(()),
+    }
+}
+
+fn other_agent(board: &Board, started_as: &str, agent: &str) -> RunError {
+    RunError::OtherAgent {
+        run: board.run().to_owned(),
+        started_as: started_as.to_owned(),
+        agent: agent.to_owned(),
+    }
+}
+
+fn alone(agent: &Agent) -> BTreeMap<String, Arc<Agent>> {
+    BTreeMap::from([(agent.name().to_owned(), Arc::new(agent.clone()))])
+}
+
+fn crew_of(agent: &Agent) -> Crew {
+    Crew { max_turns: HashMap::from([(agent.name().to_owned(), agent.max_turns())]), concurrency: 1 }
+}
+
+fn crew_of_team(team: &Team) -> Crew {
+    let max_turns = team.agents.iter().map(|(name, agent)| (name.clone(), agent.max_turns()));
+    Crew { max_turns: max_turns.collect(), concurrency: team.concurrency }
 }

@@ -55,6 +55,9 @@ pub struct Run {
     pub last_seq: u64,
     /// When it was created, in Unix milliseconds.
     pub created_at_ms: i64,
+    /// When it last changed, in Unix milliseconds.
+    #[serde(default)]
+    pub updated_at_ms: i64,
 }
 
 /// Takes, keeps or releases a run. Without a fence: takes it.
@@ -130,6 +133,7 @@ impl From<&domain::Run> for Run {
             lease_ms: holdgate_core::limits::RUN_LEASE_MS,
             last_seq: run.last_seq,
             created_at_ms: run.created_at.as_ms(),
+            updated_at_ms: run.updated_at.as_ms(),
         }
     }
 }

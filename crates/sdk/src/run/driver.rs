@@ -1,367 +1,301 @@
-//! Performs what the machine says, in the order that keeps every crash safe. The only part of a run that awaits.
+//! Performs what the board says, in the order that keeps every crash safe. The only part of a run that awaits.
 //!
 //! Around a reviewed effect: claim, append `call-started`, run, append `call-ended`, settle, append `call-settled`.
-//! Nothing runs before its start is durable, and the model hears of nothing that is not.
+//! Nothing runs before its start is durable, and no model hears of anything that is not. Models, gates and tools of
+//! different tasks are waited for together; the journal is written by one hand.
 
 mod lease;
 pub(super) mod line;
 mod permit;
 mod persist;
+mod plan;
+mod task;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use holdgate_core::limits::{APPEND_APPROVALS, REASON_CHARS};
+use holdgate_core::Kind;
 use holdgate_core::run::RunState;
-use holdgate_wire::request::SettledOutcome;
-use holdgate_wire::{Approval, Code, Settle};
+use holdgate_wire::{Approval, Code};
+use tokio::task::JoinSet;
 
 use super::RunError;
-use super::journal::{Ending, Event, REPLY_BYTES};
-use super::machine::{Call, Effect, End, Interrupted, Machine, Resting, claim_id};
-use super::outcome::{Cause, Finished, Outcome, Pending, Rejection};
-use super::review::{Checked, Known, Question, TASK, check};
+use super::board::{AtRest, Board, Effect};
+use super::journal::{Ending, Event, GateId};
+use super::review::{Checked, Known, Place, Question};
 use crate::agent::Agent;
-use crate::gate::ToolCall;
-use crate::model::{Reply, RequestedCall};
-use line::Line;
-use permit::{Answer, Permit};
+use crate::gate::Verdict;
+use crate::model::{ModelError, Reply};
+use crate::team::Gates;
+use line::{Line, Recorded};
+use permit::Answer;
 use persist::persist;
 
 /// A run at work in this process.
-pub(super) struct Driver<'a> {
-    agent: &'a Agent,
-    machine: Machine,
+pub(super) struct Driver {
+    agents: BTreeMap<String, Arc<Agent>>,
+    gates: Gates,
+    board: Board,
     line: Line,
-    /// The records of waiting calls, as last read. For what the caller is told, never for a decision.
+    /// Models and gates that are thinking. Cut short when the run is lost.
+    thoughts: JoinSet<Landed>,
+    /// Tools at work. Never cut short: a whole effect is better than half of one.
+    effects: JoinSet<Landed>,
+    /// The records of what waits, as last read. For what the caller is told, never for a decision.
     records: BTreeMap<String, Approval>,
+    /// Whether anything was written since answers were last looked for.
+    has_progressed: bool,
 }
 
-impl<'a> Driver<'a> {
-    pub(super) fn new(agent: &'a Agent, machine: Machine, line: Line) -> Self {
-        Self { agent, machine, line, records: BTreeMap::new() }
+/// What something that was waited for came to.
+enum Landed {
+    /// A model's reply for a task.
+    Reply(usize, Result<Reply, ModelError>),
+    /// A gate's answer on a call of a task.
+    Answer(usize, String, Box<(Checked, Answer)>),
+    /// How a call of a task ended.
+    Ended(usize, String, Ending),
+    /// A gate's answer on a plan, a round or a dispatch.
+    Verdict(GateId, Result<Verdict, String>),
+    /// The pause before a task is begun anew is over.
+    Rested(usize),
+}
+
+/// A run that has come to rest, with the records of what it waits for.
+pub(super) struct Rested {
+    pub(super) board: Board,
+    pub(super) records: BTreeMap<String, Approval>,
+}
+
+impl Driver {
+    pub(super) fn new(agents: BTreeMap<String, Arc<Agent>>, gates: Gates, board: Board, line: Line) -> Self {
+        Self {
+            agents,
+            gates,
+            board,
+            line,
+            thoughts: JoinSet::new(),
+            effects: JoinSet::new(),
+            records: BTreeMap::new(),
+            has_progressed: false,
+        }
     }
 
-    /// Writes a new run's first event, then goes on.
-    pub(super) async fn begin(mut self, started: Event) -> Result<Outcome, RunError> {
-        match self.write(started).await {
-            Ok(()) => self.drive().await,
-            Err(error) => {
+    /// Writes a new run's first events, then goes on.
+    pub(super) async fn begin(mut self, started: Vec<Vec<Event>>) -> Result<Rested, RunError> {
+        for events in started {
+            if let Err(error) = self.write_all(events, RunState::Running).await {
                 self.line.let_go().await;
-                Err(error)
+                return Err(error);
             }
         }
+        self.drive().await
+    }
+
+    /// Goes on with a run that another process left.
+    pub(super) async fn go_on(mut self) -> Result<Rested, RunError> {
+        if let Err(error) = self.look_at_all().await {
+            self.line.let_go().await;
+            return Err(error);
+        }
+        self.board.look_around();
+        self.drive().await
     }
 
     /// Goes on until the run ends or has to wait. However it comes out, the run is let go.
-    pub(super) async fn drive(mut self) -> Result<Outcome, RunError> {
-        let outcome = loop {
-            match self.step().await {
-                Ok(None) => {}
-                Ok(Some(outcome)) => break Ok(outcome),
-                Err(error) => break Err(error),
+    async fn drive(mut self) -> Result<Rested, RunError> {
+        let worked = self.work().await;
+        if worked.is_err() {
+            self.wind_up().await;
+        }
+        let Self { board, records, line, .. } = self;
+        line.let_go().await;
+        worked.map(|()| Rested { board, records })
+    }
+
+    async fn work(&mut self) -> Result<(), RunError> {
+        loop {
+            while let Some(effect) = self.board.next() {
+                self.perform(effect).await?;
             }
-        };
-        self.line.let_go().await;
-        outcome
-    }
-
-    async fn step(&mut self) -> Result<Option<Outcome>, RunError> {
-        match self.machine.next() {
-            Effect::AskModel => self.ask_model().await?,
-            Effect::Look(calls) => self.look(calls).await?,
-            Effect::Recover(call, interrupted) => return self.recover(&call, interrupted).await,
-            Effect::Settle(call) => self.settle(&call).await?,
-            Effect::Gate(call) => self.gate(&call).await?,
-            Effect::Request(calls) => self.request(calls).await?,
-            Effect::Reject(call, rejection) => self.write(Event::CallRejected { call, rejection }).await?,
-            Effect::Run(call) => self.claim_and_run(&call).await?,
-            Effect::Suspend(resting) => return self.suspend(resting).await.map(Some),
-            Effect::Finish(output) => {
-                self.append(Event::RunFinished { output }, RunState::Finished).await?;
-            }
-            Effect::Fail(why) => self.fail(why).await?,
-            Effect::Stop(_) => return ended(self.line.run(), &self.machine).map(Some),
-        }
-        Ok(None)
-    }
-
-    async fn ask_model(&mut self) -> Result<(), RunError> {
-        let transcript = self.machine.transcript(self.agent.instructions());
-        let specs = self.agent.tool_specs();
-        let reply = tokio::select! {
-            reply = self.agent.model().reply(&transcript, &specs) => reply?,
-            error = self.line.lost() => return Err(error),
-        };
-        match self.checked_reply(reply) {
-            Ok(event) => self.write(event).await,
-            Err(why) => self.fail(why).await,
-        }
-    }
-
-    /// A reply within its bounds: whatever is made of it later must fit into one append.
-    fn checked_reply(&self, reply: Reply) -> Result<Event, String> {
-        let calls = reply.calls.len();
-        if calls > APPEND_APPROVALS {
-            return Err(format!(
-                "the model asked for {calls} calls at once; at most {APPEND_APPROVALS} are taken"
-            ));
-        }
-        let event = self.machine.reply_event(reply);
-        let bytes = event.encode().len();
-        if bytes > REPLY_BYTES {
-            return Err(format!("the model's reply has {bytes} bytes; at most {REPLY_BYTES} are taken"));
-        }
-        Ok(event)
-    }
-
-    async fn gate(&mut self, id: &str) -> Result<(), RunError> {
-        let Some(call) = self.machine.call(id) else { return Ok(()) };
-        let requested = call.requested.clone();
-        let checked = match check(self.agent, &requested) {
-            Ok(checked) => checked,
-            Err(rejection) => return self.reject(id, rejection).await,
-        };
-        let asked = self.tool_call(&requested, &checked);
-        let answer = tokio::select! {
-            answer = Permit::by_gate(self.agent.gate(), asked, checked.clone()) => answer,
-            error = self.line.lost() => return Err(error),
-        };
-        match answer {
-            Answer::Permit(permit) => self.run(id, permit).await,
-            Answer::No(rejection) => self.reject(id, rejection).await,
-            Answer::AskAPerson { reason, timeout } => {
-                let run = self.line.run();
-                match Question::freeze(run, self.agent.name(), &requested, &checked, reason, timeout) {
-                    Ok(question) => {
-                        self.machine.asking(id, question);
-                        Ok(())
-                    }
-                    Err(rejection) => self.reject(id, rejection).await,
+            if self.is_still() {
+                if self.come_to_rest().await? {
+                    return Ok(());
                 }
+                continue;
+            }
+            let landed = tokio::select! {
+                Some(landed) = self.effects.join_next() => landed,
+                Some(landed) = self.thoughts.join_next() => landed,
+                error = self.line.lost() => return Err(error),
+            };
+            // Whatever is somebody else's code was run so that its panic is an answer.
+            self.land(landed.expect("nothing here panics or is aborted")).await?;
+        }
+    }
+
+    fn is_still(&self) -> bool {
+        self.thoughts.is_empty() && self.effects.is_empty()
+    }
+
+    /// Lets tools that are at work come to their ends, and writes those down if that is still ours to do.
+    async fn wind_up(&mut self) {
+        self.thoughts.abort_all();
+        let mut is_ours = true;
+        while let Some(landed) = self.effects.join_next().await {
+            if let (true, Ok(Landed::Ended(at, call, ending))) = (is_ours, landed) {
+                let written = self.write(at, Event::CallEnded { call, ending }).await;
+                is_ours = written.is_ok();
             }
         }
     }
 
-    fn tool_call(&self, requested: &RequestedCall, checked: &Checked) -> ToolCall {
-        ToolCall {
-            run_id: self.line.run().to_owned(),
-            task_id: TASK.to_owned(),
-            call_id: requested.id.clone(),
-            agent_name: self.agent.name().to_owned(),
-            tool_name: requested.tool.clone(),
-            raw_input: checked.raw.clone(),
-            input: checked.input.clone(),
-            is_consequential: checked.tool.is_consequential(),
+    async fn perform(&mut self, effect: Effect) -> Result<(), RunError> {
+        match effect {
+            Effect::Step(at, effect) => self.step(at, effect).await,
+            Effect::Gate(gate) => self.try_gate(gate).await,
+            Effect::Ask(gates) => self.ask(gates).await,
+            Effect::Pass(gate) => self.pass(gate).await,
+            Effect::Reject(gate, rejection) => self.write_run(Event::GateRejected { gate, rejection }).await,
+            Effect::Settle(gate) => self.settle_gate(gate).await,
         }
     }
 
-    /// Opens requests and lets the run go, in one transaction: nobody hears "suspended" before all of it is durable.
-    async fn request(&mut self, ids: Vec<String>) -> Result<(), RunError> {
-        let asking = ids.iter().filter_map(|id| self.machine.call(id));
-        let asking = asking.filter_map(|call| call.asking().map(|question| (call, question)));
-        let (mut events, mut requests) = (Vec::new(), Vec::new());
-        for (call, question) in asking {
-            requests.push(question.request(self.agent.name(), &call.requested));
-            events.push(Event::CallSuspended { call: call.requested.id.clone(), question: question.clone() });
-        }
-        let (_, opened) = self.line.append(&events, RunState::Suspended, requests).await?;
-        for event in &events {
-            self.machine.apply(event)?;
-        }
-        self.records.extend(ids.into_iter().zip(opened));
-        Ok(())
-    }
-
-    /// Compares every waiting request with its record, and every allowed call with the tools of today. Nothing has
-    /// run or been claimed when one of them does not hold.
-    async fn look(&mut self, ids: Vec<String>) -> Result<(), RunError> {
-        let mut found = Vec::new();
-        for id in ids {
-            let Some((call, question)) = self.waiting(&id) else { continue };
-            let record = self.record(question).await?;
-            let known = question.known(&claim_id(self.line.run(), &id), &record);
-            let known = known.map_err(|what| self.mismatch(question, what))?;
-            if known == Known::Allowed {
-                self.check_again(call, question)?;
+    async fn land(&mut self, landed: Landed) -> Result<(), RunError> {
+        match landed {
+            Landed::Reply(at, reply) => self.replied(at, reply).await,
+            Landed::Answer(at, call, answer) => {
+                let (checked, answer) = *answer;
+                self.answered(at, &call, checked, answer).await
             }
-            found.push((id, known, record));
+            Landed::Ended(at, call, ending) => self.write(at, Event::CallEnded { call, ending }).await,
+            Landed::Verdict(gate, verdict) => self.gate_answered(gate, verdict).await,
+            Landed::Rested(at) => {
+                self.board.look_at(at);
+                Ok(())
+            }
         }
-        for (id, known, record) in found {
-            self.machine.known(&id, known);
-            self.records.insert(id, record);
-        }
-        Ok(())
     }
 
-    fn waiting(&self, id: &str) -> Option<(&Call, &Question)> {
-        self.machine.waiting().find(|(call, _)| call.requested.id == id)
+    /// Nothing is to be done and nothing is under way. Whether that is all.
+    async fn come_to_rest(&mut self) -> Result<bool, RunError> {
+        match self.board.at_rest() {
+            AtRest::Stop => return Ok(true),
+            AtRest::Wait { is_said, is_unknown } => {
+                if self.has_progressed && !self.line.is_let_go() && self.look_for_answers().await? {
+                    return Ok(false);
+                }
+                if !is_said && !self.line.is_let_go() {
+                    let state = if is_unknown { RunState::Unknown } else { RunState::Suspended };
+                    self.write_all(vec![Event::RunSuspended {}], state).await?;
+                }
+                return Ok(true);
+            }
+            AtRest::Finish => {
+                self.write_all(vec![Event::RunFinished { output: String::new() }], RunState::Finished)
+                    .await?;
+            }
+            AtRest::Fail(why) => self.write_all(vec![Event::RunFailed { why }], RunState::Failed).await?,
+            AtRest::Reject(gate) => {
+                self.write_all(vec![Event::RunRejected { gate }], RunState::Failed).await?
+            }
+        }
+        Ok(false)
     }
 
-    async fn record(&self, question: &Question) -> Result<Approval, RunError> {
+    /// Compares everything that waits with its record, before anything runs.
+    async fn look_at_all(&mut self) -> Result<(), RunError> {
+        for at in 0..self.board.task_count() {
+            let next = self.board.machine(at).map(super::machine::Machine::next);
+            if let Some(super::machine::Effect::Look(calls)) = next {
+                self.look(at, calls).await?;
+            }
+        }
+        self.look_at_gates().await
+    }
+
+    /// Looks whether people have answered while the run was busy with something else. Whether one has.
+    async fn look_for_answers(&mut self) -> Result<bool, RunError> {
+        self.has_progressed = false;
+        let mut waiting: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+        for (at, call, _) in self.board.waiting() {
+            waiting.entry(at).or_default().push(call.requested.id.clone());
+        }
+        for (at, calls) in waiting {
+            self.look(at, calls).await?;
+        }
+        self.look_at_gates().await?;
+        let is_open = |id: &String| self.records.get(id).is_some_and(|record| !record.is_terminal());
+        let calls = self.board.waiting().map(|(_, _, question)| &question.approval);
+        let gates = self.board.waiting_gates().map(|(_, question)| &question.approval);
+        Ok(!calls.chain(gates).all(is_open))
+    }
+
+    fn place(&self, at: usize) -> Place<'_> {
+        Place { run: self.line.run(), task: self.board.task_id(at) }
+    }
+
+    fn agent(&self, at: usize) -> Arc<Agent> {
+        // Every task was given to an agent of this crew, or its run would not have been taken up.
+        Arc::clone(&self.agents[self.board.agent(at)])
+    }
+
+    /// What the authority's record says of a question, if it is that question's record.
+    async fn read(&mut self, kind: Kind, question: &Question, claim: &str) -> Result<Known, RunError> {
         let authority = self.line.authority();
-        match persist(|| authority.get(&question.approval)).await {
+        let record = match persist(|| authority.get(&question.approval)).await {
             Err(error) if error.code() == Some(Code::NotFound) => {
-                Err(self.mismatch(question, "the authority has no such record".to_owned()))
+                return Err(self.mismatch(question, "the authority has no such record".to_owned()));
             }
-            read => Ok(read?),
-        }
+            read => read?,
+        };
+        let known = question.known(kind, claim, &record).map_err(|what| self.mismatch(question, what))?;
+        self.records.insert(question.approval.clone(), record);
+        Ok(known)
     }
 
     fn mismatch(&self, question: &Question, what: String) -> RunError {
         RunError::Mismatch { run: self.line.run().to_owned(), approval: question.approval.clone(), what }
     }
 
-    fn check_again(&self, call: &Call, question: &Question) -> Result<Checked, RunError> {
-        question.check_again(self.agent, &call.requested).map_err(|what| RunError::Drift {
-            call: call.requested.id.clone(),
-            tool: call.requested.tool.clone(),
-            approval: question.approval.clone(),
-            what,
-        })
+    /// Writes an event of a task.
+    async fn write(&mut self, at: usize, event: Event) -> Result<(), RunError> {
+        let events = self.of_task(at, event);
+        self.write_all(events, RunState::Running).await
     }
 
-    async fn claim_and_run(&mut self, id: &str) -> Result<(), RunError> {
-        let Some((call, question)) = self.waiting(id) else { return Ok(()) };
-        let checked = self.check_again(call, question)?;
-        match self.claim(id, question, checked).await? {
-            Ok(permit) => self.run(id, permit).await,
-            Err(rejection) => self.reject(id, rejection).await,
+    /// Writes an event of the run itself.
+    async fn write_run(&mut self, event: Event) -> Result<(), RunError> {
+        self.write_all(vec![event], RunState::Running).await
+    }
+
+    async fn write_all(&mut self, events: Vec<Event>, state: RunState) -> Result<(), RunError> {
+        self.append(events, state, Vec::new()).await.map(drop)
+    }
+
+    /// The one place where the journal grows.
+    async fn append(
+        &mut self,
+        events: Vec<Event>,
+        state: RunState,
+        requests: Vec<holdgate_wire::CreateApproval>,
+    ) -> Result<Recorded, RunError> {
+        let (recorded, opened) = self.line.append(&events, state, requests).await?;
+        for event in &events {
+            self.board.apply(event)?;
         }
-    }
-
-    async fn claim(
-        &self,
-        id: &str,
-        question: &Question,
-        checked: Checked,
-    ) -> Result<Result<Permit, Rejection>, RunError> {
-        let (run, authority) = (self.line.run(), self.line.authority());
-        let place = (run, TASK, id);
-        match Permit::by_claim(&**authority, place, self.line.fence(), question, checked).await {
-            Ok(permit) => Ok(Ok(permit)),
-            Err(error) => match error.code() {
-                Some(Code::AlreadyClaimed | Code::Revoked) => {
-                    Ok(Err(Rejection::new(Cause::AllowSpent, error)))
-                }
-                _ => Err(line::refused(run, error)),
-            },
-        }
-    }
-
-    /// The one place where a tool runs: after its start is durable, and its end is durable before anything else.
-    async fn run(&mut self, id: &str, permit: Permit) -> Result<(), RunError> {
-        let (call, claim) = (id.to_owned(), permit.claim().map(str::to_owned));
-        let started = Event::CallStarted { call: call.clone(), claim };
-        let recorded = self.append(started, RunState::Running).await?;
-        // Not cut short when the run is lost meanwhile: a whole effect is better than half of one.
-        let ending = permit.execute(recorded).await;
-        self.write(Event::CallEnded { call, ending }).await
-    }
-
-    async fn settle(&mut self, id: &str) -> Result<(), RunError> {
-        let Some(call) = self.machine.call(id) else { return Ok(()) };
-        let (Some((claim, ending)), Some(question)) = (call.owed(), &call.question) else { return Ok(()) };
-        let (outcome, detail) = match ending {
-            Ending::Succeeded(_) => (SettledOutcome::Succeeded, None),
-            Ending::Failed(why) => (SettledOutcome::Failed, Some(why.chars().take(REASON_CHARS).collect())),
-        };
-        let settle = Settle { claim_id: claim.to_owned(), outcome, detail };
-        let authority = self.line.authority();
-        let refused = match persist(|| authority.settle(&question.approval, settle.clone())).await {
-            Ok(_) => None,
-            Err(error) if error.is_transient() => return Err(error.into()),
-            Err(error) => {
-                tracing::warn!(%error, approval = question.approval, "the receipt was refused");
-                Some(error.to_string())
-            }
-        };
-        self.write(Event::CallSettled { call: id.to_owned(), refused }).await
-    }
-
-    /// A call that started in another life of this run. Run again only where its tool says that this is the same as
-    /// once, under the same permit as before; otherwise it is put to a person.
-    async fn recover(&mut self, id: &str, said: Interrupted) -> Result<Option<Outcome>, RunError> {
-        if let Some(permit) = self.permit_again(id).await? {
-            self.run(id, permit).await?;
-            return Ok(None);
-        }
-        if said == Interrupted::Unsaid {
-            self.append(Event::CallUnknown { call: id.to_owned() }, RunState::Unknown).await?;
-        }
-        let call = self.machine.call(id);
-        Ok(call.map(|call| Outcome::Unknown {
-            run_id: self.line.run().to_owned(),
-            call_id: id.to_owned(),
-            tool: call.requested.tool.clone(),
-            review: call.review(),
-        }))
-    }
-
-    async fn permit_again(&mut self, id: &str) -> Result<Option<Permit>, RunError> {
-        let Some(call) = self.machine.call(id) else { return Ok(None) };
-        if !self.agent.tool(&call.requested.tool).is_some_and(|tool| tool.is_idempotent()) {
-            return Ok(None);
-        }
-        if let Some(question) = &call.question {
-            let Ok(checked) = self.check_again(call, question) else { return Ok(None) };
-            return Ok(self.claim(id, question, checked).await?.ok());
-        }
-        let Ok(checked) = check(self.agent, &call.requested) else { return Ok(None) };
-        let asked = self.tool_call(&call.requested, &checked);
-        match Permit::by_gate(self.agent.gate(), asked, checked).await {
-            Answer::Permit(permit) => Ok(Some(permit)),
-            Answer::AskAPerson { .. } | Answer::No(_) => Ok(None),
-        }
-    }
-
-    async fn suspend(&mut self, resting: Resting) -> Result<Outcome, RunError> {
-        if resting == Resting::Unsaid {
-            self.append(Event::RunSuspended {}, RunState::Suspended).await?;
-        }
-        let mut pending = Vec::new();
-        for (call, question) in self.machine.waiting() {
-            let record = match self.records.get(&call.requested.id) {
-                Some(record) => record.clone(),
-                None => self.record(question).await?,
-            };
-            pending.push(Pending {
-                call_id: call.requested.id.clone(),
-                tool: call.requested.tool.clone(),
-                approval_id: record.id,
-                digest: record.digest,
-                url: record.url,
-                headline: record.presentation.headline,
-            });
-        }
-        Ok(Outcome::Suspended { run_id: self.line.run().to_owned(), pending })
-    }
-
-    async fn reject(&mut self, id: &str, rejection: Rejection) -> Result<(), RunError> {
-        self.write(Event::CallRejected { call: id.to_owned(), rejection }).await
-    }
-
-    async fn write(&mut self, event: Event) -> Result<(), RunError> {
-        self.append(event, RunState::Running).await.map(drop)
-    }
-
-    async fn fail(&mut self, why: String) -> Result<(), RunError> {
-        self.append(Event::RunFailed { why }, RunState::Failed).await.map(drop)
-    }
-
-    async fn append(&mut self, event: Event, state: RunState) -> Result<line::Recorded, RunError> {
-        let (recorded, _) = self.line.append(std::slice::from_ref(&event), state, Vec::new()).await?;
-        self.machine.apply(&event)?;
+        self.records.extend(opened.into_iter().map(|record| (record.id.clone(), record)));
+        self.has_progressed = true;
         Ok(recorded)
     }
-}
 
-/// The outcome of a run that has ended.
-pub(super) fn ended(run: &str, machine: &Machine) -> Result<Outcome, RunError> {
-    let (run_id, calls) = (run.to_owned(), machine.summaries());
-    match machine.next() {
-        Effect::Stop(End::Finished(output)) => Ok(Outcome::Finished(Finished { run_id, output, calls })),
-        Effect::Stop(End::Failed(why)) => Ok(Outcome::Failed { run_id, why, calls }),
-        // The authority counts the run as ended, but its journal does not end.
-        _ => Err(super::JournalError::Gap { expected: machine.seq() + 1 }.into()),
+    /// An event of a task as the journal has it, after the task's start if that is not written yet.
+    fn of_task(&self, at: usize, event: Event) -> Vec<Event> {
+        if self.board.team().is_none() {
+            return vec![event];
+        }
+        let task = self.board.task_id(at).to_owned();
+        let started = self.board.owes_a_start(at).then(|| Event::TaskStarted { task: task.clone() });
+        started.into_iter().chain([Event::Task { task, event: Box::new(event) }]).collect()
     }
 }

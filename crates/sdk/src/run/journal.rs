@@ -5,12 +5,16 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::board::GateSet;
 use super::outcome::Rejection;
 use super::review::Question;
+use super::task::TaskSpec;
 use crate::model::RequestedCall;
 
 /// The version of these shapes, in a journal's first event.
 pub(crate) const VERSION: u32 = 1;
+/// Most tasks in one entry.
+pub(crate) const TASKS_PER_ENTRY: usize = 64;
 
 /// Largest reply that is kept, in bytes of its event. Leaves room for what is made of it in one append.
 pub(crate) const REPLY_BYTES: usize = 256 << 10;
@@ -51,6 +55,68 @@ pub(crate) enum Event {
     RunFinished { output: String },
     /// The run ended with an error.
     RunFailed { why: String },
+
+    /// The first of a team's run.
+    TeamStarted {
+        version: u32,
+        team: String,
+        /// When, in Unix milliseconds, by the clock of the process that started it.
+        at_ms: i64,
+        /// How many tasks follow in `tasks-planned`. Without all of them the run has not started.
+        tasks: usize,
+        gates: GateSet,
+        context: Map<String, Value>,
+    },
+    /// Tasks of the plan, in order.
+    TasksPlanned { tasks: Vec<TaskSpec> },
+    /// A gate wants a person asked. The request became durable with this event.
+    GateSuspended { gate: GateId, question: Question },
+    /// A gate lets its tasks go on. `claim` spends its allow, where a person gave one.
+    GatePassed {
+        gate: GateId,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        claim: Option<String>,
+    },
+    /// A gate does not let its tasks go on: nothing of this run starts any more.
+    GateRejected { gate: GateId, rejection: Rejection },
+    /// The authority has the receipt of a gate's claim, or `refused` to take it.
+    GateSettled {
+        gate: GateId,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        refused: Option<String>,
+    },
+    /// A task's agent began to work on it.
+    TaskStarted { task: String },
+    /// Something happened in a task: an event of its agent's own conversation.
+    Task { task: String, event: Box<Event> },
+    /// A task's agent gave up, and begins anew.
+    TaskRetried { task: String, why: String },
+    /// A task came to its end.
+    TaskEnded { task: String, at_ms: i64, end: TaskEnd },
+    /// A gate's rejection ended the run, for good.
+    RunRejected { gate: GateId },
+}
+
+/// One gate of a team's run that is not a tool call's.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum GateId {
+    /// Before any task of the plan starts.
+    Plan,
+    /// Before the round of that number, from 1.
+    Round(u32),
+    /// Before the task of that id starts.
+    Dispatch(String),
+}
+
+/// How a task ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) enum TaskEnd {
+    /// Its agent's last reply is its output.
+    Completed,
+    Failed(String),
+    Skipped(String),
 }
 
 /// How a call ended.
@@ -108,6 +174,29 @@ impl Event {
         }
         serde_json::from_str(text).map_err(|e| JournalError::Unreadable { seq, why: e.to_string() })
     }
+}
+
+/// The first entries of a team's run, in appends that are not too large: its start, and its plan.
+pub(crate) fn planned(started: Event, tasks: Vec<TaskSpec>) -> Vec<Vec<Event>> {
+    let mut appends = vec![vec![started]];
+    let mut bytes = 0;
+    let mut part = Vec::new();
+    let mut parts = Vec::new();
+    for task in tasks {
+        let size = serde_json::to_string(&task).map_or(0, |text| text.len());
+        if !part.is_empty() && (part.len() == TASKS_PER_ENTRY || bytes + size > REPLY_BYTES) {
+            parts.push(Event::TasksPlanned { tasks: std::mem::take(&mut part) });
+            bytes = 0;
+        }
+        bytes += size;
+        part.push(task);
+    }
+    parts.push(Event::TasksPlanned { tasks: part });
+    let mut parts = parts.into_iter();
+    // The start and the first part are one: a small plan is started by one append.
+    appends[0].extend(parts.next());
+    appends.extend(parts.map(|part| vec![part]));
+    appends
 }
 
 fn check_version(text: &str) -> Result<(), JournalError> {

@@ -1,7 +1,8 @@
-//! What a run is and what it does next. Pure: a state is the fold of a journal's events, and the next effect follows
-//! from the state.
+//! What one agent has come to in its task and what it does next. Pure: a state is the fold of a journal's events, and
+//! the next effect follows from the state.
 //!
-//! Owns every decision about order; what one call's events mean is `call`'s. Performs nothing: that is `driver`'s. What
+//! Owns every decision about order within a task; what one call's events mean is `call`'s, how tasks go together is
+//! `board`'s. Performs nothing: that is `driver`'s. What
 //! a process learns without writing it down (a gate's answer, a record's status) is kept beside the fold and is learnt
 //! anew after a restore.
 
@@ -9,31 +10,27 @@ mod call;
 
 use std::collections::BTreeSet;
 
-use super::journal::{Event, JournalError, VERSION};
+use super::journal::{Event, VERSION};
 use super::outcome::{CallSummary, Rejection};
-use super::review::{Known, Question};
+use super::review::{Known, Place, Question};
 use crate::model::{Message, Reply, RequestedCall, Transcript};
 use call::Phase;
 pub(crate) use call::{Call, Interrupted, claim_id};
 
-/// A run.
+/// One agent at work on one task.
 #[derive(Clone, Debug)]
 pub(crate) struct Machine {
     run: String,
+    task: String,
     max_turns: u32,
-    seq: u64,
-    start: Option<Start>,
+    /// What it was given to do, once it has started.
+    input: Option<String>,
     turns: Vec<TurnState>,
     end: Option<End>,
     /// Whether the last event left the run to wait for reviewers.
     resting: bool,
-}
-
-/// What the run was started with.
-#[derive(Clone, Debug)]
-pub(crate) struct Start {
-    pub(crate) agent: String,
-    pub(crate) input: String,
+    /// Ids of calls of earlier attempts at the task.
+    reserved: BTreeSet<String>,
 }
 
 /// How the run ended.
@@ -86,30 +83,33 @@ pub(crate) enum Effect {
 }
 
 impl Machine {
-    /// A run without events.
-    pub(crate) fn new(run: &str, max_turns: u32) -> Self {
+    /// A task without events.
+    pub(crate) fn new(run: &str, task: &str, max_turns: u32) -> Self {
         Self {
             run: run.to_owned(),
+            task: task.to_owned(),
             max_turns,
-            seq: 0,
-            start: None,
+            input: None,
             turns: Vec::new(),
             end: None,
             resting: false,
+            reserved: BTreeSet::new(),
         }
     }
 
-    /// The run as another process left it.
-    pub(crate) fn replay(
-        run: &str,
-        max_turns: u32,
-        events: impl IntoIterator<Item = Event>,
-    ) -> Result<Self, JournalError> {
-        let mut machine = Self::new(run, max_turns);
-        for event in events {
-            machine.apply(&event)?;
-        }
-        for call in machine.turns.iter_mut().flat_map(|turn| &mut turn.calls) {
+    /// Ids that no call may have again.
+    pub(crate) fn reserve(&mut self, ids: BTreeSet<String>) {
+        self.reserved = ids;
+    }
+
+    /// Ids that calls have or had.
+    pub(crate) fn used_ids(&self) -> BTreeSet<String> {
+        self.call_ids().map(str::to_owned).collect()
+    }
+
+    /// What this process does not know of what another one left: the answers, and how a call came out that had started.
+    pub(crate) fn inherited(&mut self) {
+        for call in self.turns.iter_mut().flat_map(|turn| &mut turn.calls) {
             match &mut call.phase {
                 Phase::Waiting(known) => *known = Known::Nothing,
                 Phase::Started { interrupted: interrupted @ None, .. } => {
@@ -118,14 +118,14 @@ impl Machine {
                 _ => {}
             }
         }
-        Ok(machine)
     }
 
-    /// Takes in the next event of the journal.
-    pub(crate) fn apply(&mut self, event: &Event) -> Result<(), JournalError> {
-        self.seq += 1;
-        let seq = self.seq;
-        self.fold(event).map_err(|why| JournalError::Misplaced { seq, why })?;
+    /// Takes in the next event.
+    ///
+    /// # Errors
+    /// It does not follow from those before it: why.
+    pub(crate) fn apply(&mut self, event: &Event) -> Result<(), String> {
+        self.fold(event)?;
         self.resting = matches!(event, Event::CallSuspended { .. } | Event::RunSuspended {});
         Ok(())
     }
@@ -135,11 +135,11 @@ impl Machine {
             return Err("the run has ended".to_owned());
         }
         match event {
-            Event::RunStarted { version: VERSION, agent, input, .. } if self.start.is_none() => {
-                self.start = Some(Start { agent: agent.clone(), input: input.clone() });
+            Event::RunStarted { version: VERSION, input, .. } if self.input.is_none() => {
+                self.input = Some(input.clone());
             }
             Event::RunStarted { .. } => return Err("the run has started before".to_owned()),
-            _ if self.start.is_none() => return Err("the run has not started".to_owned()),
+            _ if self.input.is_none() => return Err("the run has not started".to_owned()),
             Event::ModelReplied { text, calls } => self.replied(text, calls)?,
             Event::RunSuspended {} if self.is_waiting() => {}
             Event::RunSuspended {} => return Err("the run waits for nobody".to_owned()),
@@ -154,10 +154,21 @@ impl Machine {
             | Event::CallEnded { call, .. }
             | Event::CallSettled { call, .. }
             | Event::CallUnknown { call } => {
-                let run = self.run.clone();
+                let (run, task) = (self.run.clone(), self.task.clone());
                 let call = self.call_mut(call).ok_or_else(|| format!("there is no call {call:?} now"))?;
-                call.apply(&run, event)?;
+                call.apply(Place { run: &run, task: &task }, event)?;
             }
+            Event::TeamStarted { .. }
+            | Event::TasksPlanned { .. }
+            | Event::GateSuspended { .. }
+            | Event::GatePassed { .. }
+            | Event::GateRejected { .. }
+            | Event::GateSettled { .. }
+            | Event::TaskStarted { .. }
+            | Event::Task { .. }
+            | Event::TaskRetried { .. }
+            | Event::TaskEnded { .. }
+            | Event::RunRejected { .. } => return Err("it belongs to the run of a team".to_owned()),
         }
         Ok(())
     }
@@ -184,6 +195,9 @@ impl Machine {
         let unseen = self.ids(|phase| matches!(phase, Phase::Waiting(Known::Nothing)));
         if !unseen.is_empty() {
             return Effect::Look(unseen);
+        }
+        if self.given_up().next().is_some() {
+            return Effect::Suspend(Resting::Said);
         }
         let steps: [fn(&Call) -> Option<Effect>; 3] = [Call::recovery, Call::settlement, Call::gating];
         for effect in steps {
@@ -246,26 +260,40 @@ impl Machine {
         self.calls().find(|call| call.requested.id == id)
     }
 
-    /// The number of the last event.
-    pub(crate) fn seq(&self) -> u64 {
-        self.seq
-    }
-
-    /// What the run was started with.
-    pub(crate) fn start(&self) -> Option<&Start> {
-        self.start.as_ref()
-    }
-
     /// The calls that wait for a person.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = (&Call, &Question)> {
         let waiting = self.calls().filter(|call| matches!(call.phase, Phase::Waiting(_)));
         waiting.filter_map(|call| call.question.as_ref().map(|question| (call, question)))
     }
 
+    /// Notes that this process cannot find out how a call came out.
+    pub(crate) fn give_up(&mut self, id: &str) {
+        if let Some(Call { phase: Phase::Started { interrupted, .. }, .. }) = self.call_mut(id) {
+            *interrupted = Some(Interrupted::GivenUp);
+        }
+    }
+
+    /// The calls of which this process cannot find out how they came out.
+    pub(crate) fn given_up(&self) -> impl Iterator<Item = &Call> {
+        self.calls().filter(|call| {
+            matches!(call.phase, Phase::Started { interrupted: Some(Interrupted::GivenUp), .. })
+        })
+    }
+
+    /// Whether the journal says already that it waits.
+    pub(crate) fn is_resting(&self) -> bool {
+        self.resting
+    }
+
+    /// The last words, once nothing more is asked for.
+    pub(crate) fn output(&self) -> Option<&str> {
+        self.turns.last().filter(|turn| turn.calls.is_empty()).map(|turn| turn.text.as_str())
+    }
+
     /// All that was said.
     pub(crate) fn transcript(&self, instructions: &str) -> Transcript {
         let mut messages = Vec::new();
-        messages.extend(self.start.iter().map(|start| Message::User(start.input.clone())));
+        messages.extend(self.input.iter().cloned().map(Message::User));
         for turn in &self.turns {
             let calls = turn.calls.iter().map(|call| call.requested.clone()).collect();
             messages.push(Message::Model(Reply { text: turn.text.clone(), calls }));
@@ -285,7 +313,7 @@ impl Machine {
 
     fn call_ids(&self) -> impl Iterator<Item = &str> {
         let calls = self.turns.iter().flat_map(|turn| &turn.calls);
-        calls.map(|call| call.requested.id.as_str())
+        calls.map(|call| call.requested.id.as_str()).chain(self.reserved.iter().map(String::as_str))
     }
 
     fn call_mut(&mut self, id: &str) -> Option<&mut Call> {

@@ -50,6 +50,127 @@ pub struct Finished {
     pub calls: Vec<CallSummary>,
 }
 
+/// Where a team's run stands when its process has nothing more to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TeamOutcome {
+    /// The run.
+    pub run_id: String,
+    /// In one word, and why.
+    pub status: TeamStatus,
+    /// Every task, as planned.
+    pub tasks: Vec<TaskSummary>,
+    /// What waits for people.
+    pub pending_approvals: Vec<PendingApproval>,
+    /// What people have decided on plan, rounds and dispatches.
+    pub approval_decisions: Vec<GateDecision>,
+    /// Calls of which nobody knows how they came out.
+    pub unknown_calls: Vec<UnknownCall>,
+}
+
+impl TeamOutcome {
+    /// Whether every task was completed.
+    pub fn success(&self) -> bool {
+        self.status == TeamStatus::Ok
+    }
+}
+
+/// Where a team's run stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TeamStatus {
+    /// Every task was completed.
+    Ok,
+    /// It waits for people; `restore` goes on from here.
+    Suspended,
+    /// It waits, and it is not known how a call came out.
+    Unknown,
+    /// It has ended, and not every task was completed.
+    Error(String),
+    /// A plan, a round or a task was not allowed. Nothing more starts, now or later.
+    Rejected(Rejection),
+}
+
+impl TeamStatus {
+    /// The status in one word: `ok`, `suspended`, `unknown`, `error`, `rejected`.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Suspended => "suspended",
+            Self::Unknown => "unknown",
+            Self::Error(_) => "error",
+            Self::Rejected(_) => "rejected",
+        }
+    }
+}
+
+/// One task of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskSummary {
+    /// Its id.
+    pub task_id: String,
+    /// Whose it is.
+    pub agent: String,
+    /// Where it stands.
+    pub state: TaskState,
+    /// Every call of its last attempt, in order.
+    pub calls: Vec<CallSummary>,
+}
+
+/// Where a task stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskState {
+    /// Its turn has not come.
+    Pending,
+    /// Its agent has begun.
+    InProgress,
+    /// It was completed, with this output.
+    Completed(String),
+    /// It failed, or one before it did.
+    Failed(String),
+    /// It was left out.
+    Skipped(String),
+}
+
+/// A request that waits for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingApproval {
+    /// The approval.
+    pub approval_id: String,
+    /// `plan`, `task_round`, `task_dispatch` or `tool_call`.
+    pub scope: String,
+    /// What waits within the run, in the words of its scope.
+    pub boundary: String,
+    /// The digest of what is reviewed.
+    pub digest: String,
+    /// The reviewer page. `None` when no gateway serves it.
+    pub url: Option<String>,
+    /// Verb, object, blast radius, safe to show.
+    pub headline: String,
+}
+
+/// What came of a gate's request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GateDecision {
+    /// The approval.
+    pub approval_id: String,
+    /// What waited within the run.
+    pub boundary: String,
+    /// Whether it was allowed, and if not, why.
+    pub decision: Result<(), Rejection>,
+}
+
+/// A call of which nobody knows how it came out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownCall {
+    /// Its task.
+    pub task_id: String,
+    /// The call.
+    pub call_id: String,
+    /// Its tool.
+    pub tool: String,
+    /// Its approval, where a person approved it.
+    pub review: Option<Review>,
+}
+
 /// A call that waits for a reviewer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pending {

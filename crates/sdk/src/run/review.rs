@@ -1,7 +1,7 @@
-//! A tool call as a person reviews it: frozen, named, and compared again before it runs.
+//! What a person reviews: frozen, named, and compared again before it goes on.
 //!
 //! Owns the frozen content of a tool call and both comparisons: journal with record, today's value with the reviewed
-//! one. Pure: reads and writes nothing.
+//! one. What the other gates stop is `board`'s to say. Pure: reads and writes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +21,15 @@ use crate::agent::Agent;
 use crate::model::RequestedCall;
 use crate::tool::Tool;
 
-/// The one task of a run. Part of every boundary.
+/// The one task of a single agent's run. Part of every boundary.
 pub(crate) const TASK: &str = "main";
+
+/// Where a call or a gate stands: its run and its task.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'a> {
+    pub(crate) run: &'a str,
+    pub(crate) task: &'a str,
+}
 
 /// A call whose input was validated just now.
 #[derive(Clone)]
@@ -81,10 +88,39 @@ pub(crate) fn check(agent: &Agent, call: &RequestedCall) -> Result<Checked, Reje
 impl Question {
     /// Freezes a call for review.
     pub(crate) fn freeze(
-        run: &str,
+        place: Place<'_>,
         agent: &str,
         call: &RequestedCall,
         checked: &Checked,
+        reason: Option<String>,
+        timeout: Option<Duration>,
+    ) -> Result<Self, Rejection> {
+        let content = json!({
+            "kind": "tool_call",
+            "toolName": call.tool,
+            "rawInput": checked.raw,
+            "input": checked.input,
+            "agentName": agent,
+            "taskId": place.task,
+            "toolCallId": call.id,
+            "consequential": checked.tool.is_consequential(),
+        });
+        Self::freeze_content(
+            Kind::Tool,
+            place.run,
+            &boundary(place.task, &call.id),
+            &content,
+            reason,
+            timeout,
+        )
+    }
+
+    /// Freezes what a gate stops, for review.
+    pub(crate) fn freeze_content(
+        kind: Kind,
+        run: &str,
+        boundary: &str,
+        content: &Value,
         reason: Option<String>,
         timeout: Option<Duration>,
     ) -> Result<Self, Rejection> {
@@ -97,19 +133,9 @@ impl Question {
         if timeout_ms.is_some_and(|ms| !TIMEOUT_MS.contains(&ms)) {
             return Err(Rejection::new(Cause::GateFailed, "its time limit is not between 1 ms and 30 days"));
         }
-        let content = json!({
-            "kind": "tool_call",
-            "toolName": call.tool,
-            "rawInput": checked.raw,
-            "input": checked.input,
-            "agentName": agent,
-            "taskId": TASK,
-            "toolCallId": call.id,
-            "consequential": checked.tool.is_consequential(),
-        });
-        let canonical = Canonical::from_value(&content).map_err(|e| not_reviewable(&e))?;
-        present(Kind::Tool, &content).map_err(|e| not_reviewable(&e))?;
-        let action = freeze(&call.id, canonical).map_err(|e| not_reviewable(&e))?;
+        let canonical = Canonical::from_value(content).map_err(|e| not_reviewable(&e))?;
+        present(kind, content).map_err(|e| not_reviewable(&e))?;
+        let action = Action::freeze(kind, boundary, canonical).map_err(|e| not_reviewable(&e))?;
         Ok(Self {
             approval: action.id(run).to_string(),
             digest: action.digest().to_hex(),
@@ -120,41 +146,67 @@ impl Question {
     }
 
     /// The request to open.
-    pub(crate) fn request(&self, agent: &str, call: &RequestedCall) -> CreateApproval {
+    pub(crate) fn request(&self, task: &str, agent: &str, call: &RequestedCall) -> CreateApproval {
+        let source = Source {
+            agent: Some(agent.to_owned()),
+            task_id: Some(task.to_owned()),
+            tool_call_id: Some(call.id.clone()),
+            tool_name: Some(call.tool.clone()),
+            ..Source::default()
+        };
+        self.request_as(Kind::Tool, boundary(task, &call.id), source)
+    }
+
+    /// The request to open, of any kind.
+    pub(crate) fn request_as(&self, kind: Kind, boundary: String, source: Source) -> CreateApproval {
         CreateApproval {
-            kind: Kind::Tool.as_str().to_owned(),
-            scope: Some(Kind::Tool.scope().to_owned()),
-            boundary: Some(boundary(&call.id)),
+            kind: kind.as_str().to_owned(),
+            scope: Some(kind.scope().to_owned()),
+            boundary: Some(boundary),
             content: RawValue::from_string(self.content.clone()).expect("canonical JSON is JSON"),
             reason: self.reason.clone(),
             timeout_ms: self.timeout_ms,
             epoch: None,
             run: None,
-            source: Some(Source {
-                run_id: None,
-                session_id: None,
-                agent: Some(agent.to_owned()),
-                session: None,
-                task_id: Some(TASK.to_owned()),
-                tool_call_id: Some(call.id.clone()),
-                tool_name: Some(call.tool.clone()),
-            }),
+            source: Some(source),
             requirement: None,
         }
     }
 
     /// Whether the journal agrees with itself: the content is of this call, and digest and id follow from it.
-    pub(crate) fn verify(&self, run: &str, call: &RequestedCall) -> Result<(), String> {
+    pub(crate) fn verify(&self, place: Place<'_>, call: &RequestedCall) -> Result<(), String> {
         let content = Canonical::parse(&self.content).map_err(|e| format!("its content: {e}"))?;
         let value = content.to_value();
         let raw = Canonical::parse(&call.arguments).map_err(|e| format!("the call's arguments: {e}"))?;
         let is_of_call = value["toolName"] == call.tool.as_str()
             && value["toolCallId"] == call.id.as_str()
+            && value["taskId"] == place.task
             && value["rawInput"] == raw.to_value();
         if !is_of_call {
             return Err("its content is not of the call that the model asked for".to_owned());
         }
-        let action = freeze(&call.id, content).map_err(|e| e.to_string())?;
+        self.verify_ids(Kind::Tool, place.run, &boundary(place.task, &call.id), content)
+    }
+
+    /// Whether the journal agrees with itself on what a gate stopped: the content is `expected`, and digest and id
+    /// follow from it.
+    pub(crate) fn verify_content(
+        &self,
+        kind: Kind,
+        run: &str,
+        boundary: &str,
+        expected: &Value,
+    ) -> Result<(), String> {
+        let content = Canonical::parse(&self.content).map_err(|e| format!("its content: {e}"))?;
+        let expected = Canonical::from_value(expected).map_err(|e| format!("its content: {e}"))?;
+        if content != expected {
+            return Err("its content is not what the run had come to".to_owned());
+        }
+        self.verify_ids(kind, run, boundary, content)
+    }
+
+    fn verify_ids(&self, kind: Kind, run: &str, boundary: &str, content: Canonical) -> Result<(), String> {
+        let action = Action::freeze(kind, boundary, content).map_err(|e| e.to_string())?;
         if action.digest().to_hex() != self.digest {
             return Err(format!("its content has the digest {}, not {}", action.digest(), self.digest));
         }
@@ -165,11 +217,11 @@ impl Question {
     }
 
     /// What the authority's record says, if it is the record of this question.
-    pub(crate) fn known(&self, claim: &str, record: &Approval) -> Result<Known, String> {
+    pub(crate) fn known(&self, kind: Kind, claim: &str, record: &Approval) -> Result<Known, String> {
         if record.id != self.approval {
             return Err(format!("the authority answered with {}", record.id));
         }
-        if record.kind != Kind::Tool {
+        if record.kind != kind {
             return Err(format!("the authority has it as kind {}", record.kind.as_str()));
         }
         if record.digest != self.digest {
@@ -215,10 +267,6 @@ impl Question {
     }
 }
 
-fn boundary(call: &str) -> String {
-    format!("{TASK}:{call}")
-}
-
-fn freeze(call: &str, content: Canonical) -> Result<Action, holdgate_core::action::NotFrozen> {
-    Action::freeze(Kind::Tool, &boundary(call), content)
+fn boundary(task: &str, call: &str) -> String {
+    format!("{task}:{call}")
 }

@@ -8,4 +8,5 @@ mod integrity;
 mod lease;
 mod mortal;
 mod story;
+mod team;
 mod world;

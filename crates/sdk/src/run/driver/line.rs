@@ -9,6 +9,7 @@ use holdgate_authority::{Authority, Error};
 use holdgate_core::run::RunState;
 use holdgate_wire::{AppendEvents, Approval, Code, CreateApproval, LeaseRun, Run};
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 
 use super::lease::Lease;
 use super::persist::{CALL, once, persist};
@@ -27,6 +28,8 @@ pub(in crate::run) struct Line {
     lease: Lease,
     /// Whether an append has let the run go.
     is_let_go: bool,
+    /// The authority's time at an instant of ours, in Unix milliseconds.
+    clock: (i64, Instant),
 }
 
 impl Line {
@@ -42,6 +45,7 @@ impl Line {
             last_seq: taken.last_seq,
             lease,
             is_let_go: false,
+            clock: (taken.updated_at_ms, Instant::now()),
         })
     }
 
@@ -49,7 +53,7 @@ impl Line {
         &self.authority
     }
 
-    pub(super) fn run(&self) -> &str {
+    pub(in crate::run) fn run(&self) -> &str {
         &self.run
     }
 
@@ -59,6 +63,17 @@ impl Line {
 
     pub(in crate::run) fn last_seq(&self) -> u64 {
         self.last_seq
+    }
+
+    /// The authority's time, in Unix milliseconds: as it last said, and what has passed since.
+    pub(in crate::run) fn now_ms(&self) -> i64 {
+        let (at_ms, since) = self.clock;
+        at_ms.saturating_add(i64::try_from(since.elapsed().as_millis()).unwrap_or(i64::MAX))
+    }
+
+    /// Whether an append has let the run go.
+    pub(super) fn is_let_go(&self) -> bool {
+        self.is_let_go
     }
 
     /// Completes when another process has taken the run over.
@@ -98,7 +113,10 @@ impl Line {
             approvals,
         };
         let appended = match persist(|| self.authority.append(&self.run, append.clone())).await {
-            Ok(appended) => appended.approvals,
+            Ok(appended) => {
+                self.clock = (appended.run.updated_at_ms, Instant::now());
+                appended.approvals
+            }
             // Nobody else has our fence: either a lost reply's append stands, or the journal is not what we read.
             Err(error) if matches!(error.code(), Some(Code::JournalMoved | Code::RunEnded)) => {
                 if !self.has_written(&texts).await? {

@@ -15,7 +15,7 @@ use crate::gate::{Gate, ToolCall, Verdict};
 use crate::run::journal::{Ending, RESULT_BYTES};
 use crate::run::machine::claim_id;
 use crate::run::outcome::{Cause, Rejection};
-use crate::run::review::{Checked, Question};
+use crate::run::review::{Checked, Place, Question};
 use crate::tool::{Tool, ToolContext, ToolError};
 
 /// Leave to run one call once.
@@ -36,7 +36,8 @@ pub(super) enum Answer {
 impl Permit {
     /// Puts a call to the gate. Anything but its clear answer is a no.
     pub(super) async fn by_gate(gate: Option<&Arc<dyn Gate>>, call: ToolCall, checked: Checked) -> Answer {
-        let context = context(&call.run_id, &call.task_id, &call.call_id, None);
+        let place = Place { run: &call.run_id, task: &call.task_id };
+        let context = context(place, &call.call_id, None);
         let permit = Permit { tool: checked.tool, input: checked.input, context, claim: None };
         let Some(gate) = gate.map(Arc::clone) else {
             return if call.is_consequential {
@@ -60,12 +61,13 @@ impl Permit {
     /// a lost reply or a crash, is the same claim.
     pub(super) async fn by_claim(
         authority: &dyn Authority,
-        (run, task, call): (&str, &str, &str),
+        place: Place<'_>,
+        call: &str,
         fence: u64,
         question: &Question,
         checked: Checked,
     ) -> Result<Self, Error> {
-        let claim_id = claim_id(run, call);
+        let claim_id = claim_id(place, call);
         let claim =
             MakeClaim { claim_id: claim_id.clone(), digest: question.digest.clone(), fence: Some(fence) };
         let granted = super::persist::persist(|| authority.claim(&question.approval, claim.clone())).await?;
@@ -73,7 +75,7 @@ impl Permit {
             let detail = format!("the authority granted the claim {} instead", granted.claim_id);
             return Err(Error::new(holdgate_wire::Code::AlreadyClaimed, detail));
         }
-        let context = context(run, task, call, Some(&question.approval));
+        let context = context(place, call, Some(&question.approval));
         Ok(Permit { tool: checked.tool, input: checked.input, context, claim: Some(claim_id) })
     }
 
@@ -93,18 +95,18 @@ impl Permit {
     }
 }
 
-fn context(run: &str, task: &str, call: &str, approval: Option<&str>) -> ToolContext {
-    let key = approval.map_or_else(|| claim_id(run, call), str::to_owned);
+fn context(place: Place<'_>, call: &str, approval: Option<&str>) -> ToolContext {
+    let key = approval.map_or_else(|| claim_id(place, call), str::to_owned);
     ToolContext {
-        run_id: run.to_owned(),
-        task_id: task.to_owned(),
+        run_id: place.run.to_owned(),
+        task_id: place.task.to_owned(),
         call_id: call.to_owned(),
         idempotency_key: key,
     }
 }
 
 /// Runs somebody else's code so that its panic is an answer: `None`. Ends with us, not later.
-async fn alone<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Option<T> {
+pub(super) async fn alone<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Option<T> {
     let mut one = JoinSet::new();
     one.spawn(work);
     one.join_next().await?.ok()

@@ -6,7 +6,7 @@ use super::Effect;
 use crate::model::{Message, RequestedCall};
 use crate::run::journal::{Ending, Event};
 use crate::run::outcome::{CallResult, CallSummary, ReceiptState, Rejection, Review};
-use crate::run::review::{Known, Question};
+use crate::run::review::{Known, Place, Question, TASK};
 
 /// One call of the run.
 #[derive(Clone, Debug)]
@@ -38,6 +38,8 @@ pub(super) enum Phase {
 pub(crate) enum Interrupted {
     Unsaid,
     Said,
+    /// And this process has tried in vain.
+    GivenUp,
 }
 
 impl Call {
@@ -45,13 +47,13 @@ impl Call {
         Self { requested, question: None, phase: Phase::Requested }
     }
 
-    pub(super) fn apply(&mut self, run: &str, event: &Event) -> Result<(), String> {
+    pub(super) fn apply(&mut self, place: Place<'_>, event: &Event) -> Result<(), String> {
         let phase = match (&self.phase, event) {
             (Phase::Requested | Phase::Waiting(_), Event::CallRejected { rejection, .. }) => {
                 Phase::Rejected(rejection.clone())
             }
             (Phase::Requested | Phase::Asking(_), Event::CallSuspended { question, .. }) => {
-                question.verify(run, &self.requested)?;
+                question.verify(place, &self.requested)?;
                 self.question = Some(question.clone());
                 Phase::Waiting(Known::Pending)
             }
@@ -59,7 +61,7 @@ impl Call {
                 Phase::Started { claim: None, interrupted: None }
             }
             (Phase::Waiting(_), Event::CallStarted { claim: Some(claim), .. }) => {
-                let is_ours = *claim == claim_id(run, &self.requested.id);
+                let is_ours = *claim == claim_id(place, &self.requested.id);
                 is_ours.then_some(()).ok_or("its claim is not of this call")?;
                 Phase::Started { claim: Some(claim.clone()), interrupted: None }
             }
@@ -128,9 +130,10 @@ impl Call {
 
     pub(super) fn recovery(&self) -> Option<Effect> {
         match self.phase {
-            Phase::Started { interrupted: Some(interrupted), .. } => {
-                Some(Effect::Recover(self.id(), interrupted))
-            }
+            Phase::Started {
+                interrupted: Some(interrupted @ (Interrupted::Unsaid | Interrupted::Said)),
+                ..
+            } => Some(Effect::Recover(self.id(), interrupted)),
             _ => None,
         }
     }
@@ -183,7 +186,10 @@ impl Call {
 }
 
 /// The claim of a call. The same in every process, so that a claim whose reply was lost can be made again.
-pub(crate) fn claim_id(run: &str, call: &str) -> String {
-    let hex = Digest::of(format!("{run}\n{call}").as_bytes()).to_hex();
+pub(crate) fn claim_id(place: Place<'_>, call: &str) -> String {
+    let Place { run, task } = place;
+    // The calls of a single agent's run were named before there were others.
+    let text = if task == TASK { format!("{run}\n{call}") } else { format!("{run}\n{task}\n{call}") };
+    let hex = Digest::of(text.as_bytes()).to_hex();
     format!("clm_{}", &hex[..32])
 }
