@@ -564,6 +564,7 @@ impl Board {
                 self.rest(at);
                 None
             }
+            machine::Effect::Await => None,
             effect => Some(Effect::Step(at, effect)),
         }
     }
@@ -687,11 +688,6 @@ impl Board {
     pub(crate) fn look_around(&mut self) {
         self.agenda.extend(0..self.tasks.len());
         self.gate_agenda.extend(self.gates.keys().cloned());
-    }
-
-    /// Something of a task is under way: what comes next is not looked for before it has landed.
-    pub(crate) fn is_under_way(&mut self, at: usize) {
-        self.agenda.remove(&at);
     }
 
     /// Looks at one task again.

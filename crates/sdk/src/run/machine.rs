@@ -29,6 +29,8 @@ pub(crate) struct Machine {
     end: Option<End>,
     /// Whether the last event left the run to wait for reviewers.
     resting: bool,
+    /// Whether the model is asked for its next reply. Known to this process only.
+    is_thinking: bool,
     /// Ids of calls of earlier attempts at the task.
     reserved: BTreeSet<String>,
 }
@@ -72,6 +74,8 @@ pub(crate) enum Effect {
     Reject(String, Rejection),
     /// Claim an allowed call and run it.
     Run(String),
+    /// Nothing, until what is under way has landed.
+    Await,
     /// Let the run go until there are answers.
     Suspend(Resting),
     /// Write down that the run ended well.
@@ -93,6 +97,7 @@ impl Machine {
             turns: Vec::new(),
             end: None,
             resting: false,
+            is_thinking: false,
             reserved: BTreeSet::new(),
         }
     }
@@ -126,6 +131,7 @@ impl Machine {
     /// It does not follow from those before it: why.
     pub(crate) fn apply(&mut self, event: &Event) -> Result<(), String> {
         self.fold(event)?;
+        self.is_thinking &= !matches!(event, Event::ModelReplied { .. });
         self.resting = matches!(event, Event::CallSuspended { .. } | Event::RunSuspended {});
         Ok(())
     }
@@ -196,14 +202,20 @@ impl Machine {
         if !unseen.is_empty() {
             return Effect::Look(unseen);
         }
-        if self.given_up().next().is_some() {
-            return Effect::Suspend(Resting::Said);
-        }
-        let steps: [fn(&Call) -> Option<Effect>; 3] = [Call::recovery, Call::settlement, Call::gating];
-        for effect in steps {
+        for effect in [Call::recovery, Call::settlement] {
             if let Some(effect) = self.calls().find_map(effect) {
                 return effect;
             }
+        }
+        let is_running = self.calls().any(Call::is_running);
+        if self.given_up().next().is_some() {
+            return if is_running { Effect::Await } else { Effect::Suspend(Resting::Said) };
+        }
+        if let Some(effect) = self.calls().find_map(Call::gating) {
+            return effect;
+        }
+        if self.is_thinking || self.calls().any(|call| call.is_at_gate) {
+            return Effect::Await;
         }
         let asking = self.ids(|phase| matches!(phase, Phase::Asking(_)));
         if !asking.is_empty() {
@@ -211,6 +223,9 @@ impl Machine {
         }
         if let Some(effect) = self.calls().find_map(Call::answer) {
             return effect;
+        }
+        if is_running {
+            return Effect::Await;
         }
         if self.is_waiting() {
             return Effect::Suspend(if self.resting { Resting::Said } else { Resting::Unsaid });
@@ -224,9 +239,22 @@ impl Machine {
         }
     }
 
+    /// Notes that the model thinks about its next reply.
+    pub(crate) fn thinks(&mut self) {
+        self.is_thinking = true;
+    }
+
+    /// Notes that the gate thinks about a call.
+    pub(crate) fn is_at_gate(&mut self, id: &str) {
+        if let Some(call) = self.call_mut(id) {
+            call.is_at_gate = true;
+        }
+    }
+
     /// Notes that the gate wants a person asked about a call.
     pub(crate) fn asking(&mut self, id: &str, question: Question) {
         if let Some(call) = self.call_mut(id) {
+            call.is_at_gate = false;
             call.phase = Phase::Asking(question);
         }
     }

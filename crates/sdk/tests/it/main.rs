@@ -9,4 +9,5 @@ mod lease;
 mod mortal;
 mod story;
 mod team;
+mod team_crash;
 mod world;

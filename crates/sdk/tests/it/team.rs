@@ -488,3 +488,55 @@ async fn a_run_of_many_tasks_writes_what_they_say_and_little_more() {
     let overhead = bytes / tasks - said.len();
     assert!(overhead < 500, "{overhead} bytes beside the output of each task");
 }
+
+#[tokio::test]
+async fn calls_of_one_reply_run_side_by_side_and_one_that_waits_does_not_hold_the_others_up() {
+    let (world, effects) = (World::new().await, Effects::default());
+    let meeting = Arc::new(tokio::sync::Barrier::new(2));
+    let meet = holdgate_sdk::TypedTool::new("meet", "", move |_: serde_json::Value, _| {
+        let meeting = Arc::clone(&meeting);
+        async move {
+            meeting.wait().await;
+            Ok(json!("met"))
+        }
+    });
+    let script = Scripted::default()
+        .then(
+            Reply::text("")
+                .call("1", "meet", json!({}))
+                .call("p", "publish", json!({ "version": "1" }))
+                .call("2", "meet", json!({})),
+        )
+        .then(Reply::text("done"));
+    let agent =
+        Agent::builder("a", script).tool(meet).tool(noting("publish", &effects).consequential()).gate(usual);
+    let agent = agent.build().unwrap();
+    let started = tokio::time::timeout(Duration::from_secs(10), world.start(&agent)).await.unwrap().unwrap();
+    let pending = crate::world::pending(started);
+    assert_eq!(pending.len(), 1);
+    world.allow(&pending[0].approval_id).await;
+    let finished = crate::world::finished(world.restore(&agent).await.unwrap());
+    assert_eq!(finished.calls.len(), 3);
+    assert_eq!(effects.keys("publish").len(), 1);
+}
+
+#[tokio::test]
+async fn of_two_restores_at_once_one_goes_on_and_the_effect_happens_once() {
+    for turn in 0..40 {
+        let (world, echo, effects) = (World::new().await, Echo::default(), Effects::default());
+        let team = publishing(&effects, &echo);
+        let outcome = world.run_tasks(&team, vec![task("p", &[]).assigned_to("publisher")]).await;
+        world.allow_all(&outcome).await;
+        let late = async {
+            tokio::time::sleep(Duration::from_micros(turn * 150)).await;
+            team.restore(world.agent.clone(), RUN).await
+        };
+        let (one, two) = tokio::join!(team.restore(world.agent.clone(), RUN), late);
+        assert_eq!(effects.keys("publish").len(), 1, "{turn}: {one:?} {two:?}");
+        let restored = [one, two];
+        let held = restored.iter().filter(|came| matches!(came, Err(RunError::Held { .. }))).count();
+        let ended = restored.iter().flatten().filter(|outcome| outcome.success()).count();
+        assert_eq!(held + ended, 2, "{turn}: {restored:?}");
+        assert!(ended >= 1);
+    }
+}

@@ -21,7 +21,7 @@ use crate::gate::ToolCall;
 use crate::model::{ModelError, Reply, RequestedCall};
 use crate::run::RunError;
 use crate::run::journal::{Ending, Event, REPLY_BYTES, TaskEnd};
-use crate::run::machine::{Call, Effect, Interrupted, claim_id};
+use crate::run::machine::{Call, Effect, Interrupted, Machine, claim_id};
 use crate::run::outcome::{Cause, Rejection};
 use crate::run::review::{Checked, Known, Place, Question, check};
 
@@ -42,7 +42,7 @@ impl Driver {
             Effect::Finish(output) => self.finish(at, output).await,
             Effect::Fail(why) => self.fail(at, why).await,
             // The board keeps these to itself.
-            Effect::Suspend(_) | Effect::Stop(_) => Ok(()),
+            Effect::Await | Effect::Suspend(_) | Effect::Stop(_) => Ok(()),
         }
     }
 
@@ -50,6 +50,7 @@ impl Driver {
         let agent = self.agent(at);
         let Some(machine) = self.board.machine(at) else { return };
         let transcript = machine.transcript(agent.instructions());
+        self.board.learn(at, Machine::thinks);
         self.thoughts.spawn(async move {
             let specs = agent.tool_specs();
             let reply = alone(async move { agent.model().reply(&transcript, &specs).await }).await;
@@ -142,6 +143,7 @@ impl Driver {
         };
         let asked = self.tool_call(at, &call.requested, &checked);
         let id = id.to_owned();
+        self.board.learn(at, |machine| machine.is_at_gate(&id));
         self.thoughts.spawn(async move {
             let answer = Permit::by_gate(agent.gate(), asked, checked.clone()).await;
             Landed::Answer(at, id, Box::new((checked, answer)))
@@ -271,8 +273,6 @@ impl Driver {
         let (call, claim) = (id.to_owned(), permit.claim().map(str::to_owned));
         let started = self.of_task(at, Event::CallStarted { call: call.clone(), claim });
         let recorded = self.append(started, RunState::Running, Vec::new()).await?;
-        // The event says that something is under way, so the board must not look for what is next.
-        self.board.is_under_way(at);
         self.effects.spawn(async move { Landed::Ended(at, call, permit.execute(recorded).await) });
         Ok(())
     }

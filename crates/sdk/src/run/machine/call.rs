@@ -15,6 +15,8 @@ pub(crate) struct Call {
     /// What a person is asked, once it is durable.
     pub(crate) question: Option<Question>,
     pub(super) phase: Phase,
+    /// Whether the gate thinks about it. Known to this process only.
+    pub(super) is_at_gate: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -44,7 +46,7 @@ pub(crate) enum Interrupted {
 
 impl Call {
     pub(super) fn new(requested: RequestedCall) -> Self {
-        Self { requested, question: None, phase: Phase::Requested }
+        Self { requested, question: None, phase: Phase::Requested, is_at_gate: false }
     }
 
     pub(super) fn apply(&mut self, place: Place<'_>, event: &Event) -> Result<(), String> {
@@ -87,6 +89,7 @@ impl Call {
             _ => return Err(format!("the call {:?} is not at that point", self.requested.id)),
         };
         self.phase = phase;
+        self.is_at_gate = false;
         Ok(())
     }
 
@@ -143,7 +146,12 @@ impl Call {
     }
 
     pub(super) fn gating(&self) -> Option<Effect> {
-        matches!(self.phase, Phase::Requested).then(|| Effect::Gate(self.id()))
+        (matches!(self.phase, Phase::Requested) && !self.is_at_gate).then(|| Effect::Gate(self.id()))
+    }
+
+    /// Whether it has started in this process and not ended.
+    pub(super) fn is_running(&self) -> bool {
+        matches!(self.phase, Phase::Started { interrupted: None, .. })
     }
 
     pub(super) fn answer(&self) -> Option<Effect> {
