@@ -54,7 +54,7 @@ pub use run::outcome::{
     CallResult, CallSummary, Cause, Finished, GateDecision, Outcome, Pending, PendingApproval, ReceiptState,
     Rejection, Review, TaskState, TaskSummary, TeamOutcome, TeamStatus, UnknownCall,
 };
-pub use run::task::{InvalidPlan, Priority, TaskSpec};
+pub use run::task::{InvalidPlan, Plan, Priority, TaskSpec};
 pub use run::{NewRun, RunError, RunStart, read_start, restore, run_agent};
 pub use team::{InvalidTeam, NewTeamRun, PlanReady, RoundReady, TaskReady, Team, TeamBuilder};
 pub use tool::{InvalidInput, Tool, ToolContext, ToolError, TypedTool};

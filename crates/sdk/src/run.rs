@@ -5,6 +5,7 @@
 //! `driver` (the only part that awaits), `outcome` and `summary` (what the caller is told).
 
 mod board;
+mod coordinator;
 mod driver;
 pub(crate) mod journal;
 mod machine;
@@ -31,7 +32,7 @@ use driver::{Driver, Rested};
 use journal::{Event, JournalError, VERSION};
 use outcome::{Outcome, TeamOutcome};
 use summary::{outcome, team_outcome};
-use task::InvalidPlan;
+use task::{InvalidPlan, TaskSpec};
 
 /// A run to start.
 #[derive(Clone, Debug, Default)]
@@ -170,11 +171,20 @@ pub async fn restore(
     }
 }
 
-/// Starts a team's run.
+/// Has the team's coordinator plan for a goal.
+pub(crate) async fn plan_for(team: &Team, goal: &str) -> Result<Vec<TaskSpec>, RunError> {
+    let none = || InvalidPlan::Coordinator("the team has no coordinator".to_owned());
+    let coordinator = team.coordinator.as_ref().ok_or_else(none)?;
+    let agents = team.agents.values().map(|agent| (agent.name(), agent.instructions()));
+    Ok(coordinator::plan(coordinator, goal, &agents.collect::<Vec<_>>()).await?)
+}
+
+/// Starts a team's run. With a goal, the results are put together at the end.
 pub(crate) async fn run_team(
     authority: Arc<dyn Authority>,
     team: &Team,
     new: NewTeamRun,
+    goal: Option<String>,
 ) -> Result<TeamOutcome, RunError> {
     let agents: Vec<&str> = team.agents.keys().map(String::as_str).collect();
     let tasks = task::assigned(new.tasks, &agents)?;
@@ -190,10 +200,12 @@ pub(crate) async fn run_team(
         at_ms: line.now_ms(),
         tasks: tasks.len(),
         gates,
+        goal,
         context: new.context,
     };
     let board = Board::new(line.run(), crew_of_team(team));
     let driver = Driver::new(team.agents.clone(), team.gates.clone(), board, line);
+    let driver = driver.coordinated_by(team.coordinator.clone());
     team_outcome(driver.begin(journal::planned(started, tasks)).await?)
 }
 
@@ -208,6 +220,7 @@ pub(crate) async fn restore_team(
         TakenUp::Ended(board) => team_outcome(Rested { board, records: BTreeMap::new() }),
         TakenUp::Open(board, line) => {
             let driver = Driver::new(team.agents.clone(), team.gates.clone(), board, line);
+            let driver = driver.coordinated_by(team.coordinator.clone());
             team_outcome(driver.go_on().await?)
         }
     }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::agent::{Agent, InvalidAgent, check_name};
 use crate::gate::{Gate, GateError, Verdict};
 use crate::run::outcome::TeamOutcome;
-use crate::run::task::TaskSpec;
+use crate::run::task::{Plan, TaskSpec};
 use crate::run::{self, RunError};
 
 /// How many tasks are worked on at once when a team names no number.
@@ -25,6 +25,7 @@ pub struct Team {
     pub(crate) agents: BTreeMap<String, Arc<Agent>>,
     pub(crate) gates: Gates,
     pub(crate) concurrency: usize,
+    pub(crate) coordinator: Option<Arc<Agent>>,
 }
 
 /// Puts a team together.
@@ -33,6 +34,7 @@ pub struct TeamBuilder {
     agents: Vec<Agent>,
     gates: Gates,
     concurrency: usize,
+    coordinator: Option<Agent>,
 }
 
 type Answer = Pin<Box<dyn Future<Output = Result<Verdict, GateError>> + Send>>;
@@ -115,6 +117,7 @@ impl Team {
             agents: Vec::new(),
             gates: Gates::default(),
             concurrency: CONCURRENCY,
+            coordinator: None,
         }
     }
 
@@ -132,7 +135,49 @@ impl Team {
         authority: Arc<dyn Authority>,
         new: NewTeamRun,
     ) -> Result<TeamOutcome, RunError> {
-        run::run_team(authority, self, new).await
+        run::run_team(authority, self, new, None).await
+    }
+
+    /// Has the coordinator plan for a goal, runs the plan, and has the coordinator put the results together. Nothing is
+    /// written down before there is a plan.
+    ///
+    /// # Errors
+    /// See [`RunError`]; `Plan` if there is no coordinator, or it made no plan.
+    pub async fn run_goal(
+        &self,
+        authority: Arc<dyn Authority>,
+        new: NewTeamRun,
+        goal: impl Into<String>,
+    ) -> Result<TeamOutcome, RunError> {
+        let goal = goal.into();
+        let tasks = run::plan_for(self, &goal).await?;
+        run::run_team(authority, self, NewTeamRun { tasks, ..new }, Some(goal)).await
+    }
+
+    /// Has the coordinator plan for a goal. Nothing runs: [`Team::run_plan`] does, now or later.
+    ///
+    /// # Errors
+    /// `Plan` if there is no coordinator, or it made no plan.
+    pub async fn plan(&self, goal: impl Into<String>) -> Result<Plan, RunError> {
+        let goal = goal.into();
+        let tasks = run::plan_for(self, &goal).await?;
+        let mut plan = Plan::new(tasks);
+        plan.goal = Some(goal);
+        Ok(plan)
+    }
+
+    /// Runs a plan as it is: same tasks, same ids, nothing planned anew or put together.
+    ///
+    /// # Errors
+    /// See [`RunError`].
+    pub async fn run_plan(
+        &self,
+        authority: Arc<dyn Authority>,
+        new: NewTeamRun,
+        plan: Plan,
+    ) -> Result<TeamOutcome, RunError> {
+        let tasks = plan.checked()?.tasks;
+        run::run_team(authority, self, NewTeamRun { tasks, ..new }, None).await
     }
 
     /// Goes on with a run in this process: from what was written, and from the decisions made since. A run that has
@@ -154,6 +199,13 @@ impl TeamBuilder {
     #[must_use]
     pub fn agent(mut self, agent: Agent) -> Self {
         self.agents.push(agent);
+        self
+    }
+
+    /// Has an agent plan for goals and put results together. It is given no tools.
+    #[must_use]
+    pub fn coordinator(mut self, agent: Agent) -> Self {
+        self.coordinator = Some(agent);
         self
     }
 
@@ -231,7 +283,8 @@ impl TeamBuilder {
         if agents.is_empty() {
             return Err(InvalidTeam::Nobody);
         }
-        Ok(Team { name: self.name, agents, gates: self.gates, concurrency: self.concurrency })
+        let coordinator = self.coordinator.map(Arc::new);
+        Ok(Team { name: self.name, agents, gates: self.gates, concurrency: self.concurrency, coordinator })
     }
 }
 

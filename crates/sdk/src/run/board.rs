@@ -77,6 +77,7 @@ enum Start {
         at_ms: i64,
         tasks: usize,
         gates: GateSet,
+        goal: Option<String>,
     },
 }
 
@@ -238,9 +239,9 @@ impl Board {
                 self.tasks[0].is_said = true;
                 self.step(0, event)
             }
-            (None, Event::TeamStarted { version: VERSION, team, at_ms, tasks, gates, .. }) => {
-                let (team, at_ms, tasks, gates) = (team.clone(), *at_ms, *tasks, *gates);
-                self.start = Some(Start::Team { team, at_ms, tasks, gates });
+            (None, Event::TeamStarted { version: VERSION, team, at_ms, tasks, gates, goal, .. }) => {
+                let (team, at_ms, tasks, gates, goal) = (team.clone(), *at_ms, *tasks, *gates, goal.clone());
+                self.start = Some(Start::Team { team, at_ms, tasks, gates, goal });
                 Ok(())
             }
             (None, _) => Err("the run has not started".to_owned()),
@@ -766,6 +767,14 @@ impl Board {
             Some(Start::Team { team, .. }) if self.is_planned() => Some(team),
             _ => None,
         }
+    }
+
+    /// What the results are to be put together for, with each task's title and output.
+    pub(crate) fn goal(&self) -> Option<(&str, Vec<(String, String)>)> {
+        let Some(Start::Team { goal: Some(goal), .. }) = &self.start else { return None };
+        let output =
+            |task: &Task| task.machine.as_ref().and_then(Machine::output).unwrap_or_default().to_owned();
+        Some((goal, self.tasks.iter().map(|task| (task.spec.title.clone(), output(task))).collect()))
     }
 
     /// Whether it has started, with all of its plan.

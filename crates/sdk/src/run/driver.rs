@@ -21,11 +21,12 @@ use tokio::task::JoinSet;
 
 use super::RunError;
 use super::board::{AtRest, Board, Effect};
-use super::journal::{Ending, Event, GateId};
+use super::coordinator::synthesis;
+use super::journal::{Ending, Event, GateId, REPLY_BYTES};
 use super::review::{Checked, Known, Place, Question};
 use crate::agent::Agent;
 use crate::gate::Verdict;
-use crate::model::{ModelError, Reply};
+use crate::model::{ModelError, Reply, Transcript};
 use crate::team::Gates;
 use line::{Line, Recorded};
 use permit::Answer;
@@ -35,6 +36,7 @@ use persist::persist;
 pub(super) struct Driver {
     agents: BTreeMap<String, Arc<Agent>>,
     gates: Gates,
+    coordinator: Option<Arc<Agent>>,
     board: Board,
     line: Line,
     /// Models and gates that are thinking. Cut short when the run is lost.
@@ -72,6 +74,7 @@ impl Driver {
         Self {
             agents,
             gates,
+            coordinator: None,
             board,
             line,
             thoughts: JoinSet::new(),
@@ -79,6 +82,11 @@ impl Driver {
             records: BTreeMap::new(),
             has_progressed: false,
         }
+    }
+
+    /// With somebody who puts the results together at the end.
+    pub(super) fn coordinated_by(self, coordinator: Option<Arc<Agent>>) -> Self {
+        Self { coordinator, ..self }
     }
 
     /// Writes a new run's first events, then goes on.
@@ -192,8 +200,8 @@ impl Driver {
                 return Ok(true);
             }
             AtRest::Finish => {
-                self.write_all(vec![Event::RunFinished { output: String::new() }], RunState::Finished)
-                    .await?;
+                let output = self.synthesis().await?;
+                self.write_all(vec![Event::RunFinished { output }], RunState::Finished).await?;
             }
             AtRest::Fail(why) => self.write_all(vec![Event::RunFailed { why }], RunState::Failed).await?,
             AtRest::Reject(gate) => {
@@ -201,6 +209,30 @@ impl Driver {
             }
         }
         Ok(false)
+    }
+
+    /// The coordinator's answer to the goal from what the tasks came to. The tasks are done whatever becomes of it: if
+    /// there is none, the run has none.
+    async fn synthesis(&self) -> Result<String, RunError> {
+        let (Some((goal, outputs)), Some(coordinator)) = (self.board.goal(), self.coordinator.clone()) else {
+            return Ok(String::new());
+        };
+        let asked = crate::model::Message::User(synthesis(goal, &outputs));
+        let transcript =
+            Transcript { instructions: coordinator.instructions().to_owned(), messages: vec![asked] };
+        let reply = permit::alone(async move { coordinator.model().reply(&transcript, &[]).await });
+        let reply = tokio::select! {
+            reply = reply => reply,
+            error = self.line.lost() => return Err(error),
+        };
+        match reply {
+            Some(Ok(reply)) if reply.text.len() <= REPLY_BYTES => Ok(reply.text),
+            Some(Ok(_)) | None => Ok(String::new()),
+            Some(Err(error)) => {
+                tracing::warn!(%error, run = self.line.run(), "the results were not put together");
+                Ok(String::new())
+            }
+        }
     }
 
     /// Compares everything that waits with its record, before anything runs.

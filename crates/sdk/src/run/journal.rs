@@ -65,6 +65,9 @@ pub(crate) enum Event {
         /// How many tasks follow in `tasks-planned`. Without all of them the run has not started.
         tasks: usize,
         gates: GateSet,
+        /// What the plan is for, if its results are to be put together at the end.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        goal: Option<String>,
         context: Map<String, Value>,
     },
     /// Tasks of the plan, in order.

@@ -57,6 +57,8 @@ pub struct TeamOutcome {
     pub run_id: String,
     /// In one word, and why.
     pub status: TeamStatus,
+    /// The coordinator's answer to the goal, once there is one. Empty for a run that has none.
+    pub output: String,
     /// Every task, as planned.
     pub tasks: Vec<TaskSummary>,
     /// What waits for people.

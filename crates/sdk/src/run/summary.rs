@@ -89,6 +89,10 @@ pub(super) fn team_outcome(rested: Rested) -> Result<TeamOutcome, RunError> {
     Ok(TeamOutcome {
         run_id: board.run().to_owned(),
         status: status(&board)?,
+        output: match board.end() {
+            Some(End::Finished(output)) => output.clone(),
+            _ => String::new(),
+        },
         tasks: (0..board.task_count()).map(|at| task(&board, at)).collect(),
         pending_approvals,
         approval_decisions: decisions(&board),

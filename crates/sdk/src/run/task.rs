@@ -80,6 +80,12 @@ pub enum InvalidPlan {
         /// What is wrong with it.
         what: String,
     },
+    /// A coordinator gave none, not even when it was asked again.
+    #[error("the coordinator made no plan: {0}")]
+    Coordinator(String),
+    /// A plan was written by another version.
+    #[error("the plan has version {0}; this program reads version {PLAN_VERSION}")]
+    Version(u32),
     /// Tasks wait for each other.
     #[error("the tasks {} wait for each other in a circle", .0.join(" -> "))]
     Circle(Vec<String>),
@@ -184,6 +190,32 @@ impl TaskSpec {
             return Err("its retry backoff is less than 1".to_owned());
         }
         Ok(())
+    }
+}
+
+/// The version of [`Plan`].
+const PLAN_VERSION: u32 = 1;
+
+/// A plan that can be kept, shown and run later.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Plan {
+    version: u32,
+    /// What it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goal: Option<String>,
+    /// Its tasks, each with its agent.
+    pub tasks: Vec<TaskSpec>,
+}
+
+impl Plan {
+    /// A plan of these tasks.
+    pub fn new(tasks: Vec<TaskSpec>) -> Self {
+        Self { version: PLAN_VERSION, goal: None, tasks }
+    }
+
+    pub(crate) fn checked(self) -> Result<Self, InvalidPlan> {
+        if self.version == PLAN_VERSION { Ok(self) } else { Err(InvalidPlan::Version(self.version)) }
     }
 }
 

@@ -540,3 +540,53 @@ async fn of_two_restores_at_once_one_goes_on_and_the_effect_happens_once() {
         assert!(ended >= 1);
     }
 }
+
+fn coordinator() -> Agent {
+    let answer = |transcript: &Transcript| {
+        let holdgate_sdk::Message::User(asked) = &transcript.messages[0] else { panic!() };
+        if asked.contains("Break this goal down") {
+            return Reply::text(json!([
+                { "title": "Build", "description": "build it", "assignee": "agent-0" },
+                { "title": "Ship", "description": "ship it", "assignee": "agent-1", "dependsOn": ["Build"] },
+            ]).to_string());
+        }
+        assert!(asked.contains("Build is done") && asked.contains("Ship is done"), "{asked}");
+        Reply::text("released")
+    };
+    Agent::builder("boss", Scripted::default().then_with(answer)).build().unwrap()
+}
+
+#[tokio::test]
+async fn a_goal_is_planned_reviewed_run_and_put_together() {
+    let (world, echo) = (World::new().await, Echo::default());
+    let team = || echoes(&echo, 2).coordinator(coordinator());
+    let gated = team().on_plan_ready(suspend).build().unwrap();
+    let outcome = gated.run_goal(world.agent.clone(), new_run(Vec::new()), "release it").await.unwrap();
+    assert_eq!(boundaries(&outcome), ["coordinator-plan"]);
+    assert_eq!(echo.log(), [] as [String; 0]);
+    world.allow_all(&outcome).await;
+    let never = team().on_plan_ready(never).build().unwrap();
+    let outcome = world.restore_team(&never).await;
+    assert_eq!((outcome.success(), outcome.output.as_str()), (true, "released"));
+    assert_eq!(world.restore_team(&never).await, outcome);
+}
+
+#[tokio::test]
+async fn a_plan_can_be_kept_and_run_later_as_it_is() {
+    let (world, echo) = (World::new().await, Echo::default());
+    let team = echoes(&echo, 2).coordinator(coordinator()).build().unwrap();
+    let plan = team.plan("release it").await.unwrap();
+    assert!(
+        matches!(world.agent.run(RUN).await, Err(error) if error.code() == Some(holdgate_wire::Code::NotFound))
+    );
+    let kept = serde_json::to_string(&plan).unwrap();
+    let plan: holdgate_sdk::Plan = serde_json::from_str(&kept).unwrap();
+    let outcome = team.run_plan(world.agent.clone(), new_run(Vec::new()), plan).await.unwrap();
+    assert_eq!((outcome.success(), outcome.output.as_str()), (true, ""));
+    assert_eq!(outcome.tasks[1].task_id, "task-2");
+    let newer: holdgate_sdk::Plan = serde_json::from_str(r#"{"version":2,"tasks":[]}"#).unwrap();
+    let refused = team.run_plan(world.agent.clone(), new_run(Vec::new()), newer).await.unwrap_err();
+    assert!(matches!(refused, RunError::Plan(InvalidPlan::Version(2))), "{refused}");
+    let headless = echoes(&echo, 1).build().unwrap();
+    assert!(matches!(headless.plan("x").await, Err(RunError::Plan(InvalidPlan::Coordinator(_)))));
+}
