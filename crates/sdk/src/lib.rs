@@ -38,6 +38,48 @@
 //! let outcome = restore(authority, &agent(), run_id).await?;
 //! # Ok(()) }
 //! ```
+//!
+//! # Teams
+//! Agents that share a plan are a [`Team`]. A task starts when the tasks that it comes after are done, and gets their
+//! output. The whole plan, each round or each task can be put to a person before anything of it starts; what waits blocks
+//! only what depends on it.
+//!
+//! ```
+//! # use std::sync::Arc;
+//! # use holdgate_authority::Authority;
+//! use holdgate_sdk::{Agent, GateError, NewTeamRun, Reply, Scripted, TaskReady, TaskSpec, Team, Verdict};
+//!
+//! /// The same team in every process.
+//! fn team() -> Team {
+//!     let agent = |name: &str| {
+//!         Agent::builder(name, Scripted::default().then(Reply::text("done"))).build().expect("a good name")
+//!     };
+//!     let gate = |ready: TaskReady| async move {
+//!         // `true` and `false` will do as well.
+//!         Ok::<_, GateError>(match ready.task["id"].as_str() {
+//!             Some("ship") => Verdict::Suspend { reason: Some("it is public".to_owned()), timeout: None },
+//!             _ => Verdict::Allow,
+//!         })
+//!     };
+//!     let team = Team::builder("release").agent(agent("dev")).agent(agent("ops")).on_task_dispatch(gate);
+//!     team.build().expect("two different agents")
+//! }
+//!
+//! # async fn first(authority: Arc<dyn Authority>) -> Result<(), holdgate_sdk::RunError> {
+//! let tasks = vec![
+//!     TaskSpec::new("build", "Build", "Build the release from main.").assigned_to("dev"),
+//!     TaskSpec::new("ship", "Ship", "Publish what was built.").assigned_to("ops").after("build"),
+//! ];
+//! let outcome = team().run_tasks(authority, NewTeamRun { tasks, ..NewTeamRun::default() }).await?;
+//! for pending in &outcome.pending_approvals {
+//!     println!("{} waits for {}", pending.boundary, pending.approval_id);
+//! }
+//! # Ok(()) }
+//! # async fn second(authority: Arc<dyn Authority>, run_id: &str) -> Result<(), holdgate_sdk::RunError> {
+//! let outcome = team().restore(authority, run_id).await?;
+//! assert_eq!(outcome.status.code(), "ok");
+//! # Ok(()) }
+//! ```
 
 mod agent;
 mod gate;
