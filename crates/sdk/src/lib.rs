@@ -99,4 +99,4 @@ pub use run::outcome::{
 pub use run::task::{InvalidPlan, Plan, Priority, TaskSpec};
 pub use run::{NewRun, RunError, RunStart, read_start, restore, run_agent};
 pub use team::{InvalidTeam, NewTeamRun, PlanReady, RoundReady, TaskReady, Team, TeamBuilder};
-pub use tool::{InvalidInput, Tool, ToolContext, ToolError, TypedTool};
+pub use tool::{InvalidInput, Known, Tool, ToolContext, ToolError, TypedTool};

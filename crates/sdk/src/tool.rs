@@ -31,6 +31,12 @@ pub trait Tool: Send + Sync {
         false
     }
 
+    /// Finds out how a call ended whose process died in between, by its idempotency key: the tool's own records know. Asked
+    /// before anything else is done about such a call.
+    async fn outcome(&self, _key: &str) -> Known {
+        Known::No
+    }
+
     /// Whether a call has consequences that a person may want to see first. Shown to reviewers; denied where an
     /// agent has no gate.
     fn is_consequential(&self) -> bool {
@@ -55,6 +61,17 @@ pub struct ToolContext {
     pub call_id: String,
     /// The same for every attempt at this call. The approval's id where a person approved it.
     pub idempotency_key: String,
+}
+
+/// What a tool knows of a call that had started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Nothing.
+    No,
+    /// It has not happened and will not: it may be run.
+    NotRun,
+    /// It has happened, and ended so.
+    Ended(Result<Value, ToolError>),
 }
 
 /// Input that a tool cannot take.
@@ -86,9 +103,12 @@ pub struct TypedTool {
     description: String,
     check: fn(&Value) -> Result<Value, InvalidInput>,
     call: Call,
+    outcome: Option<Probe>,
     is_idempotent: bool,
     is_consequential: bool,
 }
+
+type Probe = Box<dyn Fn(String) -> Pin<Box<dyn Future<Output = Known> + Send>> + Send + Sync>;
 
 impl TypedTool {
     /// A tool whose input is an `Args`. The validated value is what `Args` serialises to, with defaults filled in.
@@ -109,6 +129,7 @@ impl TypedTool {
             description: description.into(),
             check: |raw| serde_json::to_value(parse::<Args>(raw)?).map_err(|e| InvalidInput(e.to_string())),
             call: Box::new(call),
+            outcome: None,
             is_idempotent: false,
             is_consequential: false,
         }
@@ -118,6 +139,17 @@ impl TypedTool {
     #[must_use]
     pub fn idempotent(mut self) -> Self {
         self.is_idempotent = true;
+        self
+    }
+
+    /// Says how to find out how a call ended, by its idempotency key.
+    #[must_use]
+    pub fn outcome<F, Fut>(mut self, probe: F) -> Self
+    where
+        F: Fn(String) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Known> + Send + 'static,
+    {
+        self.outcome = Some(Box::new(move |key| Box::pin(probe(key))));
         self
     }
 
@@ -153,6 +185,13 @@ impl Tool for TypedTool {
 
     fn is_consequential(&self) -> bool {
         self.is_consequential
+    }
+
+    async fn outcome(&self, key: &str) -> Known {
+        match &self.outcome {
+            Some(probe) => probe(key.to_owned()).await,
+            None => Known::No,
+        }
     }
 
     async fn call(&self, input: Value, context: ToolContext) -> Result<Value, ToolError> {

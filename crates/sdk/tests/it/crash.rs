@@ -6,7 +6,7 @@ use holdgate_authority::Authority;
 use holdgate_core::approval::{Outcome as Receipt, Status};
 use holdgate_core::limits::RUN_LEASE_MS;
 use holdgate_core::requirement::Decision;
-use holdgate_sdk::{Agent, CallResult, Outcome, RunError, TypedTool, restore, run_agent};
+use holdgate_sdk::{Agent, CallResult, Known, Outcome, RunError, TypedTool, restore, run_agent};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -25,11 +25,26 @@ enum Ended {
 enum Repeats {
     Never,
     Safely,
+    /// Never, but its tool knows whether it has happened.
+    Known,
+}
+
+/// The tool, as far as it may be called again or knows of its calls.
+fn as_repeats(tool: TypedTool, name: &'static str, effects: &Effects, repeats: Repeats) -> TypedTool {
+    let effects = effects.clone();
+    match repeats {
+        Repeats::Never => tool,
+        Repeats::Safely => tool.idempotent(),
+        Repeats::Known => tool.outcome(move |key| {
+            let has_happened = effects.keys(name).contains(&key);
+            async move { if has_happened { Known::Ended(Ok(json!("published"))) } else { Known::NotRun } }
+        }),
+    }
 }
 
 /// `publish`, which can die before and after its effect, and looks for its own allow.
-fn publish(effects: &Effects, fuse: &Fuse, operator: &Arc<dyn Authority>, repeats: Repeats) -> TypedTool {
-    let (effects, fuse, operator) = (effects.clone(), fuse.clone(), operator.clone());
+fn publish(noted: &Effects, fuse: &Fuse, operator: &Arc<dyn Authority>, repeats: Repeats) -> TypedTool {
+    let (effects, fuse, operator) = (noted.clone(), fuse.clone(), operator.clone());
     let tool = TypedTool::new("publish", "", move |_: Version, context| {
         let (effects, fuse, operator) = (effects.clone(), fuse.clone(), operator.clone());
         async move {
@@ -42,7 +57,7 @@ fn publish(effects: &Effects, fuse: &Fuse, operator: &Arc<dyn Authority>, repeat
             Ok(json!("published"))
         }
     });
-    if repeats == Repeats::Safely { tool.idempotent() } else { tool }
+    as_repeats(tool, "publish", noted, repeats)
 }
 
 fn agent(world: &World, effects: &Effects, fuse: &Fuse, repeats: Repeats) -> Agent {
@@ -50,7 +65,7 @@ fn agent(world: &World, effects: &Effects, fuse: &Fuse, repeats: Repeats) -> Age
     let model = script(&[call("n", "note"), call("p", "publish"), call("g", "gossip")]);
     let note = noting("note", effects);
     Agent::builder("releaser", model)
-        .tool(if repeats == Repeats::Safely { note.idempotent() } else { note })
+        .tool(as_repeats(note, "note", effects, repeats))
         .tool(noting("gossip", effects))
         .tool(publish(effects, fuse, &world.operator, repeats))
         .gate(usual)
@@ -163,6 +178,17 @@ async fn killed_at_any_step_idempotent_calls_still_come_to_their_end_under_one_k
         let fuses = |step| before.into_iter().chain([step]).collect::<Vec<_>>();
         let mut step = 1;
         while check(&fuses(step), Decision::AllowOnce, Repeats::Safely).await > 0 {
+            step += 1;
+        }
+    }
+}
+
+#[tokio::test]
+async fn killed_at_any_step_a_call_that_its_tool_knows_of_comes_to_its_end_and_happens_once() {
+    for before in [None, Some(10_000)] {
+        let fuses = |step| before.into_iter().chain([step]).collect::<Vec<_>>();
+        let mut step = 1;
+        while check(&fuses(step), Decision::AllowOnce, Repeats::Known).await > 0 {
             step += 1;
         }
     }

@@ -88,15 +88,27 @@ impl Permit {
     pub(super) async fn execute(self, _started: Recorded) -> Ending {
         let Permit { tool, input, context, .. } = self;
         match alone(async move { tool.call(input, context).await }).await {
-            Some(Ok(value)) => kept(value),
-            Some(Err(ToolError(why))) => Ending::Failed(kept_text(why)),
+            Some(ended) => ending(ended),
             None => Ending::Failed("the tool panicked".to_owned()),
         }
     }
 }
 
+/// How a call ended, within its bound.
+pub(super) fn ending(ended: Result<Value, ToolError>) -> Ending {
+    match ended {
+        Ok(value) => kept(value),
+        Err(ToolError(why)) => Ending::Failed(kept_text(why)),
+    }
+}
+
+/// The idempotency key of a call: the approval's id where a person approved it.
+pub(super) fn key(place: Place<'_>, call: &str, approval: Option<&str>) -> String {
+    approval.map_or_else(|| claim_id(place, call), str::to_owned)
+}
+
 fn context(place: Place<'_>, call: &str, approval: Option<&str>) -> ToolContext {
-    let key = approval.map_or_else(|| claim_id(place, call), str::to_owned);
+    let key = key(place, call, approval);
     ToolContext {
         run_id: place.run.to_owned(),
         task_id: place.task.to_owned(),

@@ -13,7 +13,7 @@ use holdgate_wire::request::SettledOutcome;
 use holdgate_wire::{Code, Settle};
 
 use super::line::refused;
-use super::permit::{Answer, Permit, alone};
+use super::permit::{Answer, Permit, alone, ending, key};
 use super::persist::persist;
 use super::{Driver, Landed};
 use crate::agent::Agent;
@@ -23,7 +23,8 @@ use crate::run::RunError;
 use crate::run::journal::{Ending, Event, REPLY_BYTES, TaskEnd};
 use crate::run::machine::{Call, Effect, Interrupted, Machine, claim_id};
 use crate::run::outcome::{Cause, Rejection};
-use crate::run::review::{Checked, Known, Place, Question, check};
+use crate::run::review::{self, Checked, Place, Question, check};
+use crate::tool::Known;
 
 impl Driver {
     pub(super) async fn step(&mut self, at: usize, effect: Effect) -> Result<(), RunError> {
@@ -213,7 +214,7 @@ impl Driver {
             let Some((call, question)) = self.waiting(at, &id) else { continue };
             let claim = claim_id(self.place(at), &id);
             let known = self.read(Kind::Tool, &question, &claim).await?;
-            if known == Known::Allowed {
+            if known == review::Known::Allowed {
                 self.check_again(at, &call, &question)?;
             }
             found.push((id, known));
@@ -302,10 +303,19 @@ impl Driver {
         }
     }
 
-    /// A call that started in another life of this run. Run again only where its tool says that this is the same as
-    /// once, under the same permit as before; otherwise it is put to a person.
+    /// A call that started in another life of this run. Its tool may know how it ended. Run again only where its tool
+    /// says that it has not happened, or that twice is the same as once, under the same permit as before; otherwise it is
+    /// put to a person.
     async fn recover(&mut self, at: usize, id: &str, said: Interrupted) -> Result<(), RunError> {
-        if let Some(permit) = self.permit_again(at, id).await? {
+        let (may_repeat, ending) = match self.ask_tool(at, id).await {
+            Known::Ended(ended) => (false, Some(ending(ended))),
+            Known::NotRun => (true, None),
+            Known::No => (self.is_idempotent(at, id), None),
+        };
+        if let Some(ending) = ending {
+            return self.write(at, Event::CallEnded { call: id.to_owned(), ending }).await;
+        }
+        if may_repeat && let Some(permit) = self.permit_again(at, id).await? {
             return self.run(at, id, permit).await;
         }
         if said == Interrupted::Unsaid {
@@ -318,13 +328,28 @@ impl Driver {
         Ok(())
     }
 
+    /// What the tool of a call that had started knows of it.
+    async fn ask_tool(&self, at: usize, id: &str) -> Known {
+        let Some(call) = self.board.machine(at).and_then(|machine| machine.call(id)) else {
+            return Known::No;
+        };
+        let agent = self.agent(at);
+        let Some(tool) = agent.tool(&call.requested.tool).map(Arc::clone) else { return Known::No };
+        let approval = call.question.as_ref().map(|question| question.approval.as_str());
+        let key = key(self.place(at), id, approval);
+        alone(async move { tool.outcome(&key).await }).await.unwrap_or(Known::No)
+    }
+
+    fn is_idempotent(&self, at: usize, id: &str) -> bool {
+        let call = self.board.machine(at).and_then(|machine| machine.call(id));
+        let tool = call.and_then(|call| self.agents[self.board.agent(at)].tool(&call.requested.tool));
+        tool.is_some_and(|tool| tool.is_idempotent())
+    }
+
     async fn permit_again(&mut self, at: usize, id: &str) -> Result<Option<Permit>, RunError> {
         let agent = self.agent(at);
         let Some(call) = self.board.machine(at).and_then(|machine| machine.call(id)) else { return Ok(None) };
         let Call { requested, question, .. } = call.clone();
-        if !agent.tool(&requested.tool).is_some_and(|tool| tool.is_idempotent()) {
-            return Ok(None);
-        }
         if let Some(question) = &question {
             let Ok(checked) = self.check_again(at, &requested, question) else { return Ok(None) };
             return Ok(self.claim(at, id, question, checked).await?.ok());
