@@ -3,6 +3,7 @@
 mod identities;
 mod reading;
 mod runs;
+mod scans;
 
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -11,7 +12,7 @@ use holdgate_core::approval::Status;
 use holdgate_core::{Approval, ApprovalId, Command, EpochId, Principal, Refusal};
 use holdgate_store::{Answer, By, IdempotencyKey, Notice, Op, Outcome, Store};
 use holdgate_wire::{Code, Links, Problem};
-use tokio::sync::{Semaphore, broadcast};
+use tokio::sync::broadcast;
 
 use crate::error::Error;
 use crate::policy::Policy;
@@ -20,6 +21,7 @@ use crate::wait::Waiters;
 use crate::{convert, observe};
 
 pub use reading::Page;
+use scans::Scans;
 
 /// In what capacity this process keeps the authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,8 +55,8 @@ pub struct Service {
     /// When to look again for records that were kept for long enough, by the authority's time.
     pub(crate) next_prune_ms: AtomicI64,
     waiters: Waiters,
-    /// For reads that go through many records which their reader may not see.
-    scans: Semaphore,
+    /// For reads that go through many records.
+    scans: Scans,
 }
 
 impl Service {
@@ -75,7 +77,7 @@ impl Service {
         };
         let waiters = Waiters::new(store.notices());
         let policy = RwLock::new(Arc::new(Policy::default()));
-        let scans = Semaphore::new(reading::SCANS);
+        let scans = Scans::default();
         Ok(Arc::new(Self { store, own, links, policy, next_prune_ms: AtomicI64::new(0), waiters, scans }))
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdgate_core::limits::PAGE_BYTES;
+use holdgate_core::limits::{PAGE_BYTES, PAGE_ITEMS};
 use holdgate_core::principal::PrincipalKind;
 use holdgate_core::{Access, Approval, ApprovalId, Principal, PrincipalId, Refusal, access};
 use holdgate_store::{Credential, Filter, HistoryFilter, Kinds, Place, Seen, StoreError, Stored};
@@ -15,8 +15,6 @@ use crate::error::Error;
 const POLL: Duration = Duration::from_secs(5);
 /// How many records are looked at together for somebody who may see only some of them.
 const SCAN_CHUNK: u32 = 256;
-/// How many such readers may go on at the same time: they leave readers of the store to others.
-pub(super) const SCANS: usize = 2;
 
 /// One page of a list, and where the next one begins.
 pub type Page = (Vec<Found>, Option<Place>);
@@ -179,7 +177,8 @@ impl Service {
     {
         let Pages { mut before, limit, is_enough } = begin;
         let (mut items, mut bytes, mut last) = (Vec::new(), 0, None);
-        let (mut chunk, mut scan) = (limit + 1, None);
+        // One page and one more; whoever wants more than that at once goes through many.
+        let (mut chunk, mut scan) = ((limit + 1).min(PAGE_ITEMS + 1), None);
         loop {
             let seen = read(before, chunk).await?;
             let is_end =
@@ -200,10 +199,10 @@ impl Service {
             if is_end {
                 return Ok((items, None));
             }
-            chunk = chunk.max(SCAN_CHUNK);
+            chunk = SCAN_CHUNK;
             if scan.is_none() {
-                // Kept until the end. Nobody closes the semaphore; without it the scan would only be faster.
-                scan = self.scans.acquire().await.ok();
+                // Kept until the end.
+                scan = Some(self.scans.begin(&by.id).await);
             }
         }
     }

@@ -1,10 +1,12 @@
 //! Who calls, settled before anything else of a request is read: a stranger learns nothing from its own mistakes.
 
 use axum::extract::{FromRequestParts, Request};
+use axum::http::Extensions;
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use holdgate_authority::Local;
+use holdgate_core::Principal;
 use holdgate_wire::{Code, Problem};
 use hyper::body::Body as _;
 
@@ -27,7 +29,7 @@ impl FromRequestParts<App> for Reader {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, HttpError> {
         let (caller, _) = auth::authenticate(app, &parts.headers).await?;
-        enter(app, parts, &caller)?;
+        enter(app, &parts.extensions, caller.principal())?;
         Ok(Self(caller))
     }
 }
@@ -38,20 +40,20 @@ impl FromRequestParts<App> for Writer {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, HttpError> {
         let (caller, means) = auth::authenticate(app, &parts.headers).await?;
         auth::check_csrf(app, &parts.headers, means)?;
-        enter(app, parts, &caller)?;
+        enter(app, &parts.extensions, caller.principal())?;
         Ok(Self(caller))
     }
 }
 
 /// Counts the request among those of its identity until it is answered.
-fn enter(app: &App, parts: &Parts, caller: &Local) -> Result<(), Problem> {
-    let guest = app.rpc.shares.enter(&caller.principal().id).map_err(|Exhausted| {
+pub(super) fn enter(app: &App, extensions: &Extensions, caller: &Principal) -> Result<(), Problem> {
+    let guest = app.rpc.shares.enter(&caller.id).map_err(|Exhausted| {
         Problem::new(
             Code::RateLimited,
             "this credential has too many requests and connections open; try again",
         )
     })?;
-    if let Some(taken) = parts.extensions.get::<Taken>() {
+    if let Some(taken) = extensions.get::<Taken>() {
         taken.by(guest);
     }
     Ok(())

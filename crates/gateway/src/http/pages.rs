@@ -12,7 +12,7 @@ use holdgate_wire::{Code, Problem};
 use serde::Deserialize;
 
 use super::problem::{HttpError, Id, no_such_call, presentable};
-use super::{App, body};
+use super::{App, body, caller};
 use crate::reach::ClientAddress;
 use crate::{auth, page};
 
@@ -31,6 +31,7 @@ pub(super) async fn approve(
     State(app): State<App>,
     headers: HeaderMap,
     uri: Uri,
+    request: Request,
 ) -> Result<Response, HttpError> {
     let base = app.reach.base_path();
     // What is not an id at all is nobody's secret.
@@ -40,6 +41,7 @@ pub(super) async fn approve(
     let Some(reviewer) = auth::page_reviewer(&app, &headers).await? else {
         return Ok(html(StatusCode::OK, page::sign_in_page(base, &id, None)));
     };
+    caller::enter(&app, request.extensions(), &reviewer)?;
     let service = &app.gateway.service;
     match Local::new(service.clone(), reviewer).get(&id).await {
         Ok(approval) => {

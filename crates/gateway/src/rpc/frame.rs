@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -39,15 +40,48 @@ pub(crate) enum Incoming {
     Request(Request),
 }
 
+/// The properties of a frame, and one that is given more than once: nobody knows which is meant.
+struct Fields<'a> {
+    fields: BTreeMap<String, &'a RawValue>,
+    twice: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for Fields<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(FieldsVisitor)
+    }
+}
+
+struct FieldsVisitor;
+
+impl<'de> Visitor<'de> for FieldsVisitor {
+    type Value = Fields<'de>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
+        let (mut fields, mut twice) = (BTreeMap::new(), None);
+        while let Some((key, value)) = map.next_entry::<String, &RawValue>()? {
+            if fields.insert(key.clone(), value).is_some() {
+                twice.get_or_insert(key);
+            }
+        }
+        Ok(Fields { fields, twice })
+    }
+}
+
 /// Reads a frame.
 pub(crate) fn read(text: &str) -> Incoming {
-    let Ok(mut fields) = serde_json::from_str::<BTreeMap<String, &RawValue>>(text) else {
+    let Ok(Fields { mut fields, twice }) = serde_json::from_str::<Fields<'_>>(text) else {
         return match serde_json::from_str::<&RawValue>(text) {
             Ok(_) => Incoming::Invalid { id: "invalid".to_owned(), why: "must be object".to_owned() },
             Err(_) => Incoming::NotJson,
         };
     };
-    let mut wrong = Vec::new();
+    let mut wrong: Vec<String> =
+        twice.iter().map(|key| format!("at root: property '{key}' is given twice")).collect();
     let kind = string(&mut fields, "type", usize::MAX, &mut wrong);
     let id = string(&mut fields, "id", ID_CHARS, &mut wrong);
     let method = string(&mut fields, "method", METHOD_CHARS, &mut wrong);
@@ -153,6 +187,13 @@ pub(crate) fn event(name: &str, payload: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_frame_that_says_something_twice_is_refused() {
+        let twice = r#"{"type":"req","id":"1","method":"health","method":"approval.resolve"}"#;
+        let Incoming::Invalid { id, why } = read(twice) else { panic!("it was read") };
+        assert_eq!((id.as_str(), why.as_str()), ("1", "at root: property 'method' is given twice"));
+    }
 
     #[test]
     fn what_is_no_request_is_said_under_the_frames_own_id() {

@@ -263,7 +263,12 @@ impl Replies {
         Ok(())
     }
 
-    /// Completes once the call waits and its connection is gone. A call that does not wait is never cut short: what it
+    /// Says that this call only reads: it ends when its connection does. Call it before any long read.
+    pub(crate) fn reads(&self) {
+        self.waiting.notify_one();
+    }
+
+    /// Completes once the call waits or reads and its connection is gone. Any other call is never cut short: what it
     /// does takes effect, heard or not.
     pub(crate) async fn abandoned(&self) {
         self.waiting.notified().await;

@@ -10,11 +10,12 @@ mod own;
 mod plugin;
 mod sessions;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use holdgate_authority::{Error, Local};
 use holdgate_core::Principal;
 use holdgate_wire::Code;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::Rpc;
@@ -70,13 +71,19 @@ pub(crate) struct Call<'a> {
     pub(crate) session: &'a Arc<Session>,
     pub(crate) principal: Arc<Principal>,
     pub(crate) request: &'a Request,
+    params: Mutex<Option<Box<RawValue>>>,
+    /// How many bytes the parameters have as they were written.
+    pub(crate) params_bytes: usize,
     pub(crate) replies: &'a Replies,
 }
 
 /// Answers a call.
-pub(crate) async fn call(rpc: &Rpc, session: &Arc<Session>, request: Request, replies: &Replies) {
+pub(crate) async fn call(rpc: &Rpc, session: &Arc<Session>, mut request: Request, replies: &Replies) {
     let principal = session.principal();
-    let call = Call { rpc, session, principal, request: &request, replies };
+    let params = request.params.take();
+    let params_bytes = params.as_deref().map_or(0, |params| params.get().len());
+    let params = Mutex::new(params);
+    let call = Call { rpc, session, principal, request: &request, params, params_bytes, replies };
     if let Some(answer) = dispatch(&call).await {
         // A connection that is gone needs no answer.
         let _ = replies.send(&request.id, answer).await;
@@ -125,6 +132,11 @@ async fn dispatch(call: &Call<'_>) -> Option<Result<Value, Failure>> {
 }
 
 impl Call<'_> {
+    /// The parameters, to whoever asks first. They are not kept: a call may wait for long after it has read them.
+    fn params(&self) -> Option<Box<RawValue>> {
+        self.params.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     /// The same identity, over the same service as HTTP.
     pub(crate) fn local(&self) -> Local {
         Local::new(Arc::clone(&self.rpc.service), (*self.principal).clone())

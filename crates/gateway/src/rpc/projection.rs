@@ -210,11 +210,10 @@ fn beside(approval: &Approval, is_shown: impl Fn(&str) -> bool) -> Vec<String> {
 fn came_exec(approval: &Approval, mut request: Value) -> Shape {
     let mut warning = beside(approval, |label| {
         let is_argument = label.strip_prefix("Argument ").is_some_and(|n| n.parse::<u32>().is_ok());
-        is_argument || matches!(label, "Command" | "command" | "host" | "nodeId") || is_in(label, "scope")
+        is_argument || matches!(label, "Command" | "command" | "host" | "nodeId")
     });
-    if let Some(said) = request["warningText"].as_str() {
-        warning.push(format!("The requester says: {said}"));
-    }
+    warning.extend(asked_by(approval));
+    warning.extend(said(&request["warningText"]));
     request["warningText"] = text(&warning);
     // A field without a bound of its own.
     Shape { request, is_whole: true }
@@ -223,7 +222,8 @@ fn came_exec(approval: &Approval, mut request: Value) -> Shape {
 /// A plugin's action as it was asked for over the protocol.
 fn came_plugin(approval: &Approval, mut request: Value) -> Shape {
     let mut detail = beside(approval, |label| !is_in(label, "mcpTool"));
-    detail.extend(request["detail"].as_str().map(str::to_owned));
+    detail.extend(asked_by(approval));
+    detail.extend(said(&request["detail"]));
     let whole = within(&detail.join("\n"), DETAIL);
     let is_whole = whole.is_some();
     if is_whole {
@@ -232,6 +232,17 @@ fn came_plugin(approval: &Approval, mut request: Value) -> Shape {
         request["description"] = ELSEWHERE.into();
     }
     Shape { request, is_whole }
+}
+
+/// The requester's own words, marked as such.
+fn said(words: &Value) -> Option<String> {
+    words.as_str().map(|words| format!("The requester says: {words}"))
+}
+
+/// Who asked, where that is another name than the one that the request gives its agent.
+fn asked_by(approval: &Approval) -> Option<String> {
+    let claimed = approval.source.agent.as_deref()?;
+    (claimed != approval.requester.label).then(|| format!("Asked by: {}", approval.requester.name()))
 }
 
 /// Whether a path into the content leads to the field of that name or into it.

@@ -8,6 +8,9 @@ use holdgate_core::{ApprovalId, Principal, PrincipalId, Scopes};
 /// How many requests a connection is remembered to have opened: long enough for their own commits to be told.
 const REMEMBERED: usize = 256;
 
+/// How many sessions a connection may follow at once.
+const SUBSCRIPTIONS: usize = 1_024;
+
 /// One authenticated connection.
 pub(crate) struct Session {
     /// This connection's name.
@@ -124,9 +127,14 @@ impl Session {
             || matches!(self.client_id.as_str(), "openclaw-control-ui" | "webchat-ui")
     }
 
-    /// Follows a session's approvals from now on.
-    pub(crate) fn subscribe(&self, session_key: String) {
-        lock(&self.subscriptions).insert(session_key);
+    /// Follows a session's approvals from now on. Whether it may: it follows so many at most.
+    pub(crate) fn subscribe(&self, session_key: String) -> bool {
+        let mut subscriptions = lock(&self.subscriptions);
+        let may = subscriptions.len() < SUBSCRIPTIONS || subscriptions.contains(&session_key);
+        if may {
+            subscriptions.insert(session_key);
+        }
+        may
     }
 
     /// No longer follows them.

@@ -214,3 +214,22 @@ async fn who_sees_little_of_much_does_not_keep_others_from_reading() {
     assert_eq!(ids(&one.unwrap().json()).len(), 1);
     stage.gateway.stop().await;
 }
+
+#[tokio::test]
+async fn a_connection_follows_only_so_many_sessions_and_none_with_an_endless_name() {
+    let stage = Stage::set().await;
+    let socket = stage.socket(0).await;
+    let follow = |key: String| json!({ "key": key, "includeApprovals": true });
+    for n in 0..1_024 {
+        assert!(socket.call("sessions.messages.subscribe", &follow(n.to_string())).await.ok, "{n}");
+    }
+    let refused = socket.call("sessions.messages.subscribe", &follow("one more".to_owned())).await.outcome();
+    assert_eq!((&refused["code"], &refused["retryable"]), (&json!("UNAVAILABLE"), &json!(true)));
+    assert!(
+        socket.call("sessions.messages.subscribe", &follow("7".to_owned())).await.ok,
+        "one that it follows"
+    );
+    let endless = socket.call("sessions.messages.subscribe", &follow("x".repeat(100_000))).await.outcome();
+    assert_eq!(endless["code"], "INVALID_REQUEST");
+    stage.gateway.stop().await;
+}

@@ -79,6 +79,17 @@ async fn what_is_odd_about_a_command_and_what_has_no_field_stands_in_its_warning
     let by_family = reviewer.call("exec.approval.get", &json!({ "id": id })).await;
     assert_eq!(by_family.at("/warningText"), told);
 
+    // Nobody is shown a summary that no digest holds, nor a name that is not the requester's alone.
+    let scope = json!({ "kind": "payment", "amount": "1000000", "currency": "EUR", "target": "mallory" });
+    let plan = json!({ "argv": ["rm", "-rf", "/srv"], "cwd": null, "commandText": "rm -rf /srv",
+        "commandPreview": "lists files", "agentId": "release-bot", "sessionKey": null });
+    let id = ask(&agent, json!({ "systemRunPlan": plan, "scope": scope })).await;
+    let by_family = reviewer.call("exec.approval.get", &json!({ "id": id })).await;
+    assert_eq!(by_family.at("/commandPreview"), Value::Null);
+    let told = "scope.amount: \"1000000\"\nscope.currency: \"EUR\"\nscope.kind: \"payment\"\n\
+                scope.target: \"mallory\"\nAsked by: agent";
+    assert_eq!(by_family.at("/warningText"), told);
+
     let operand = json!({ "argvIndex": 1, "path": "/srv/run.sh", "sha256": "ab" });
     let plan = json!({ "argv": ["sh", "run.sh"], "cwd": null, "commandText": "sh run.sh", "agentId": null,
         "sessionKey": null, "mutableFileOperand": operand });
@@ -101,7 +112,7 @@ async fn what_is_odd_about_a_plugins_action_stands_in_its_detail_or_it_can_only_
         asked.at("/id").as_str().unwrap_or_else(|| panic!("{asked:?}")).to_owned()
     };
     let short = get(&reviewer, &ask("all of it".to_owned()).await).await;
-    let told = "1 invisible or direction-changing character\nmcpTool.server: \"files\"\nmcpTool.tool: \"rm\"\nall of it";
+    let told = "1 invisible or direction-changing character\nmcpTool.server: \"files\"\nmcpTool.tool: \"rm\"\nThe requester says: all of it";
     assert_eq!(short.at("/approval/presentation/detail"), told);
     let id = ask("x".repeat(16_384)).await;
     let long = get(&reviewer, &id).await;
@@ -132,6 +143,8 @@ async fn a_request_that_could_not_be_kept_is_refused_before_any_work() {
     assert_eq!(reason(exec, command(json!({ "commandArgv": ["ls", shorter] }))).await, too_long);
     let plugin = json!({ "title": "t", "description": "d", "pluginId": long });
     assert_eq!(reason("plugin.approval.request", plugin).await, "TOO_LARGE");
+    let names = json!({ "env": { (long.as_str()): "x" } });
+    assert_eq!(reason(exec, command(names)).await, "TOO_LARGE");
     // Only its digest is kept.
     ask(&agent, json!({ "env": { "LARGE": "x".repeat(400_000) } })).await;
 }

@@ -107,7 +107,7 @@ impl Readers {
 
 /// The approval that a text names as its id or its reference, and what waits behind it.
 pub(super) fn approval(conn: &Connection, locator: &str, now: Time) -> rusqlite::Result<Option<Seen>> {
-    let mut found = list(conn, sql::LOCATED, [locator], now, OPENED)?;
+    let mut found = list(conn, sql::LOCATED, [locator], now, OPENED, 2)?;
     if found.is_empty() {
         decoy::read(conn, locator, |found| seen(conn, found, now, OPENED))?;
     }
@@ -130,7 +130,14 @@ pub(super) fn approvals(conn: &Connection, filter: &Filter, now: Time) -> rusqli
         before.as_ref().map(place),
     ];
     let (conditions, values) = narrowed(&CONDITIONS, narrowings, *limit);
-    let found = list(conn, &sql::list(&conditions), rusqlite::params_from_iter(values), now, OPENED)?;
+    let found = list(
+        conn,
+        &sql::list(&conditions),
+        rusqlite::params_from_iter(values),
+        now,
+        OPENED,
+        *limit as usize,
+    )?;
     if let (true, Some(prefix)) = (found.is_empty(), id_prefix) {
         // As for one approval: it may be that one which somebody looks for.
         decoy::read(conn, prefix, |found| seen(conn, found, now, OPENED))?;
@@ -166,7 +173,7 @@ fn narrowed<const N: usize>(
         conditions.iter().zip(narrowings).filter_map(|(condition, values)| Some((*condition, values?)));
     let (conditions, values): (Vec<_>, Vec<_>) = asked.unzip();
     let mut values: Vec<_> = values.into_iter().flatten().collect();
-    values.push(limit.into());
+    values.push((i64::from(limit) + UNREADABLE).into());
     (conditions, values)
 }
 
@@ -190,7 +197,7 @@ pub(super) fn history(conn: &Connection, filter: &HistoryFilter, now: Time) -> r
     let of = requester.as_ref().map(|id| vec![text(id.as_str())]);
     let narrowings = [only, except, of, before.as_ref().map(place)];
     let (conditions, values) = narrowed(&ENDED_CONDITIONS, narrowings, *limit);
-    list(conn, &sql::history(&conditions), rusqlite::params_from_iter(values), now, ENDED)
+    list(conn, &sql::history(&conditions), rusqlite::params_from_iter(values), now, ENDED, *limit as usize)
 }
 
 /// Pending approvals that a session's stream shows, oldest first.
@@ -202,8 +209,13 @@ pub(super) fn pending_of_session(
     now: Time,
 ) -> rusqlite::Result<Vec<Seen>> {
     let (at, id) = after.map_or((i64::MIN, ""), |(at, id)| (at.as_ms(), id.as_str()));
-    list(conn, sql::PENDING_OF_SESSION, params![session_key, at, id, limit], now, OPENED)
+    let most = i64::from(limit) + UNREADABLE;
+    list(conn, sql::PENDING_OF_SESSION, params![session_key, at, id, most], now, OPENED, limit as usize)
 }
+
+/// How many rows without a readable id one list steps over. They are nothing to anybody, and must not make a list look
+/// as if it were at its end.
+const UNREADABLE: i64 = 64;
 
 /// What a list goes by.
 const OPENED: &str = "created_at";
@@ -215,11 +227,13 @@ fn list(
     params: impl Params,
     now: Time,
     place: &str,
+    limit: usize,
 ) -> rusqlite::Result<Vec<Seen>> {
     let mut statement = conn.prepare_cached(statement)?;
     let mut rows = statement.query(params)?;
     let (mut list, mut bytes) = (Vec::new(), 0);
-    while bytes < PAGE_BYTES
+    while list.len() < limit
+        && bytes < PAGE_BYTES
         && let Some(found) = rows.next()?
     {
         let Some(seen) = seen(conn, found, now, place)? else { continue };

@@ -381,3 +381,20 @@ async fn what_a_stored_run_will_run_is_shown_whatever_was_written_about_it() {
     let Stored::Sound(read) = seen.stored else { panic!("{seen:?}") };
     assert_eq!(read.presentation, asked.presentation);
 }
+
+#[tokio::test]
+async fn a_row_without_a_readable_id_does_not_end_a_list() {
+    let database = Database::new();
+    let store = database.store(clock());
+    populate(&*store).await;
+    let mut asked = Vec::new();
+    for n in 0..4 {
+        asked.push(allowed(&store, &format!("run_{n}")).await.id);
+    }
+    let vandal = vandal(&database);
+    for (n, damaged) in [(1, "."), (2, "..")] {
+        vandal.execute("UPDATE approvals SET id = ?1 WHERE id = ?2", [damaged, asked[n].as_str()]).unwrap();
+    }
+    let listed = store.approvals(Filter { limit: 2, ..Filter::default() }).await.unwrap();
+    assert_eq!(listed.len(), 2, "a short list is at its end");
+}

@@ -10,6 +10,7 @@ use holdgate_core::{Approval, Command, Time, access};
 use holdgate_store::{HistoryFilter, Kinds};
 use holdgate_wire::Code;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::{Call, failure, not_found};
@@ -29,8 +30,7 @@ struct Named {
 /// Reads a record by its full id.
 pub(super) async fn get(call: &Call<'_>) -> Result<Value, Failure> {
     const FIELDS: &[Field] = &[Field::required("id", Kind::Text(1, usize::MAX))];
-    let params = call.request.params.as_deref();
-    let Named { id } = read("approval.get", params, FIELDS, Words::Short)?;
+    let Named { id } = read("approval.get", call.params().as_deref(), FIELDS, Words::Short)?;
     if matches!(id.as_str(), "." | "..") {
         return Err(Failure::invalid("invalid approval.get params"));
     }
@@ -80,10 +80,11 @@ pub(super) async fn resolve(call: &Call<'_>) -> Result<Value, Failure> {
         Field::optional("reviewer", Kind::Any),
         Field::optional("grantExpiresInDays", Kind::Integer(1, 3_650)),
     ];
-    let read = read("approval.resolve", call.request.params.as_deref(), FIELDS, Words::Short);
+    let params = call.params();
+    let read = read("approval.resolve", params.as_deref(), FIELDS, Words::Short);
     let Resolve { id, kind, decision, reason, reviewer, grant_expires_in_days } = match read {
         Ok(params) => params,
-        Err(invalid) => return malformed(call, invalid).await,
+        Err(invalid) => return malformed(call, params.as_deref(), invalid).await,
     };
     // Nobody on a channel is known here who could be authorised.
     if reviewer.is_some() {
@@ -94,7 +95,7 @@ pub(super) async fn resolve(call: &Call<'_>) -> Result<Value, Failure> {
         return Ok(json!({ "applied": false, "approval": view(call, &found) }));
     };
     if family(approval.kind) != kind {
-        return malformed(call, Failure::invalid("invalid approval.resolve params")).await;
+        return malformed(call, params.as_deref(), Failure::invalid("invalid approval.resolve params")).await;
     }
     if grant_expires_in_days.is_some() {
         return Err(no_grants());
@@ -103,7 +104,7 @@ pub(super) async fn resolve(call: &Call<'_>) -> Result<Value, Failure> {
         let allowed: Vec<&str> = offered(&approval).into_iter().map(Decision::as_str).collect();
         let refused = Failure::invalid("this approval does not offer that decision")
             .with(json!({ "reason": "APPROVAL_DECISION_NOT_ALLOWED", "allowedDecisions": allowed }));
-        return malformed(call, refused).await;
+        return malformed(call, params.as_deref(), refused).await;
     }
     let (now, applied) = vote(call, &approval, decision, reason).await?;
     Ok(json!({ "applied": applied, "approval": shown(call, &now) }))
@@ -156,11 +157,11 @@ fn needs_more(approval: &Approval) -> Failure {
 
 /// A verdict that cannot be understood. From a trusted runtime it denies; from anybody else it is a mistake, and the
 /// request stays as it is.
-async fn malformed(call: &Call<'_>, invalid: Failure) -> Result<Value, Failure> {
+async fn malformed(call: &Call<'_>, params: Option<&RawValue>, invalid: Failure) -> Result<Value, Failure> {
     if call.principal.kind != PrincipalKind::Runtime {
         return Err(invalid);
     }
-    let params = call.request.params.as_deref().map(serde_json::value::RawValue::get).unwrap_or_default();
+    let params = params.map(RawValue::get).unwrap_or_default();
     let Ok(Named { id }) = serde_json::from_str(params) else {
         return Err(invalid);
     };
@@ -204,8 +205,8 @@ pub(super) async fn history(call: &Call<'_>) -> Result<Value, Failure> {
         Field::optional("limit", Kind::Integer(1, 100)),
         Field::optional("kind", Kind::Choice(KINDS)),
     ];
-    let params = call.request.params.as_deref();
-    let History { cursor, limit, kind } = read("approval.history", params, FIELDS, Words::Short)?;
+    let params = call.params();
+    let History { cursor, limit, kind } = read("approval.history", params.as_deref(), FIELDS, Words::Short)?;
     let before = cursor.as_deref().map(read_cursor).transpose()?;
     let kinds = match kind.as_deref() {
         None => Kinds::All,
@@ -213,6 +214,7 @@ pub(super) async fn history(call: &Call<'_>) -> Result<Value, Failure> {
         Some(of) => kinds_of(of),
     };
     let filter = HistoryFilter { kinds, requester: None, before, limit: limit.unwrap_or(PAGE_DEFAULT) };
+    call.replies.reads();
     let page = call.rpc.service.history(filter, &call.principal).await;
     let (found, next) = page.map_err(|e| failure(&e, "history"))?;
     let items: Vec<Value> = found.iter().map(|found| view(call, found)).collect();

@@ -124,7 +124,6 @@ struct Plan {
     argv: Vec<String>,
     cwd: Option<String>,
     command_text: String,
-    command_preview: Option<String>,
     agent_id: Option<String>,
     session_key: Option<String>,
     mutable_file_operand: Option<Value>,
@@ -164,9 +163,8 @@ struct Asked {
 
 /// Asks for permission to run a command. Answers twice: that it was accepted, and how it ended.
 pub(super) async fn request(call: &Call<'_>) -> Option<Result<Value, Failure>> {
-    let prepared =
-        read::<Asked>("exec.approval.request", call.request.params.as_deref(), FIELDS, Words::Full)
-            .and_then(|asked| prepare(call, asked));
+    let prepared = read::<Asked>("exec.approval.request", call.params().as_deref(), FIELDS, Words::Full)
+        .and_then(|asked| prepare(call, asked));
     let (create, protocol, phases) = match prepared {
         Ok(prepared) => prepared,
         Err(failure) => return Some(Err(failure)),
@@ -237,7 +235,7 @@ fn prepare(call: &Call<'_>, mut asked: Asked) -> Result<(CreateApproval, Protoco
         asked.agent_id = plan.agent_id.clone().or(asked.agent_id);
         asked.session_key = plan.session_key.clone().or(asked.session_key);
     }
-    let env_bytes = asked.env.iter().flatten().map(|(name, value)| name.len() + value.len()).sum();
+    let env_bytes = asked.env.iter().flat_map(BTreeMap::values).map(String::len).sum();
     check_size(call, env_bytes)?;
     let argv = asked.command_argv.take().filter(|argv| !argv.is_empty());
     let command = match (&asked.command, &argv) {
@@ -303,8 +301,7 @@ fn shown_command(command: &str, argv: Option<&[String]>) -> Result<String, Failu
 
 /// Refuses what could not be kept before any work is done for it. Values of the environment are not kept.
 pub(super) fn check_size(call: &Call<'_>, not_kept: usize) -> Result<(), Failure> {
-    let params = call.request.params.as_deref().map_or(0, |params| params.get().len());
-    if params.saturating_sub(not_kept) <= V4_REQUEST_BYTES {
+    if call.params_bytes.saturating_sub(not_kept) <= V4_REQUEST_BYTES {
         return Ok(());
     }
     Err(Failure::invalid(format!("the request is larger than {V4_REQUEST_BYTES} bytes"))
@@ -416,10 +413,10 @@ pub(super) fn reviewers(call: &Call<'_>, devices: Option<&[String]>) -> Option<V
 /// The request as reviewers are shown it, every text made safe.
 fn view(asked: &Asked, command: &str, env_keys: Option<Vec<String>>) -> Value {
     let safe = |text: &Option<String>| text.as_deref().map(masked);
-    let plan = asked.system_run_plan.as_ref();
     let mut view = json!({
         "command": command,
-        "commandPreview": plan.and_then(|plan| plan.command_preview.as_deref()).map(masked),
+        // A summary in the requester's words, and in no digest.
+        "commandPreview": null,
         "cwd": safe(&asked.cwd),
         "nodeId": safe(&asked.node_id),
         "host": safe(&asked.host),

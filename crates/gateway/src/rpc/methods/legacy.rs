@@ -36,8 +36,7 @@ fn unknown() -> Failure {
 
 /// A pending command, by its id or a beginning of it that is no other's.
 pub(super) async fn get(call: &Call<'_>) -> Result<Value, Failure> {
-    let params = call.request.params.as_deref();
-    let Named { id } = read("exec.approval.get", params, NAMED, Words::Full)?;
+    let Named { id } = read("exec.approval.get", call.params().as_deref(), NAMED, Words::Full)?;
     let service = &call.rpc.service;
     let is_meant =
         |approval: &Approval| approval.kind == ApprovalKind::Exec && approval.status() == Status::Pending;
@@ -84,9 +83,10 @@ pub(super) async fn get(call: &Call<'_>) -> Result<Value, Failure> {
 
 /// What is pending of a family, oldest first. If it is too much, the newest: the protocol has no pages for it.
 pub(super) async fn list(call: &Call<'_>, of: &str) -> Result<Value, Failure> {
-    read::<Value>(&call.request.method, call.request.params.as_deref(), &[], Words::Full)?;
+    read::<Value>(&call.request.method, call.params().as_deref(), &[], Words::Full)?;
     let status = Some(Status::Pending);
     let filter = Filter { status, kinds: kinds_of(of), limit: LIST, ..Filter::default() };
+    call.replies.reads();
     let page = call.rpc.service.list(filter, &call.principal).await;
     let (newest, _) = page.map_err(|e| failure(&e, "list"))?;
     let sound = newest.iter().rev().filter_map(|found| match found {
@@ -108,8 +108,7 @@ fn entry(approval: &Approval) -> Value {
 
 /// Waits for an end, for as long as the record is kept.
 pub(super) async fn wait(call: &Call<'_>, of: &str) -> Result<Value, Failure> {
-    let params = call.request.params.as_deref();
-    let Named { id } = read(&call.request.method, params, NAMED, Words::Full)?;
+    let Named { id } = read(&call.request.method, call.params().as_deref(), NAMED, Words::Full)?;
     let gone =
         || Failure::invalid("approval expired or not found").with(json!({ "reason": "APPROVAL_NOT_FOUND" }));
     let found = call.rpc.service.find(&id, &call.principal).await.map_err(|e| match failure(&e, "wait") {
@@ -185,9 +184,8 @@ pub(super) async fn resolve(call: &Call<'_>, of: &str) -> Result<Value, Failure>
         Field::optional("reviewer", Kind::Object(REVIEWER)),
         Field::optional("grantExpiresInDays", Kind::Integer(1, 3_650)),
     ];
-    let params = call.request.params.as_deref();
     let Resolve { id, decision, reason, reviewer, grant_expires_in_days } =
-        read(&call.request.method, params, FIELDS, Words::Full)?;
+        read(&call.request.method, call.params().as_deref(), FIELDS, Words::Full)?;
     let decision = Decision::from_name(&decision).ok_or_else(|| Failure::invalid("invalid decision"))?;
     if reviewer.is_some() {
         return Err(unknown());

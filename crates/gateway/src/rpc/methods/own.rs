@@ -39,7 +39,10 @@ pub(super) async fn call(call: &Call<'_>, method: &str) -> Result<Value, Failure
             call.replies.waits()?;
             local.wait(&id, timeout).await.map(|approval| shape(&approval))
         }
-        "approval.list" => local.list(params.rest()?).await.map(|page| shape(&page)),
+        "approval.list" => {
+            call.replies.reads();
+            local.list(params.rest()?).await.map(|page| shape(&page))
+        }
         "approval.decide" => {
             let id: String = params.take("id")?;
             local.decide(&id, params.rest()?).await.map(|decided| shape(&decided))
@@ -93,7 +96,8 @@ struct Params<'a> {
 
 impl<'a> Params<'a> {
     fn of(call: &Call<'_>, method: &'a str) -> Result<Self, Failure> {
-        let text = call.request.params.as_deref().map_or("{}", RawValue::get);
+        let params = call.params();
+        let text = params.as_deref().map_or("{}", RawValue::get);
         strict_value(text).map_err(|error| Self::invalid(method, &error))?;
         let parts = serde_json::from_str(text).map_err(|error| Self::invalid(method, &error))?;
         Ok(Self { method, parts })

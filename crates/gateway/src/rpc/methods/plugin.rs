@@ -73,8 +73,7 @@ struct Asked {
 
 /// Asks for permission for a plugin. Answers twice: that it was accepted, and how it ended.
 pub(super) async fn request(call: &Call<'_>) -> Option<Result<Value, Failure>> {
-    let params = call.request.params.as_deref();
-    let prepared = read::<Asked>("plugin.approval.request", params, FIELDS, Words::Full)
+    let prepared = read::<Asked>("plugin.approval.request", call.params().as_deref(), FIELDS, Words::Full)
         .and_then(|asked| prepare(call, asked));
     match prepared {
         Ok((create, protocol, phases)) => ask(call, create, protocol, phases).await,

@@ -1,7 +1,7 @@
 //! Following a session: its approvals from now on, and what is pending of it already.
 
 use holdgate_core::audience::session_key;
-use holdgate_core::limits::REPLAY_ITEMS;
+use holdgate_core::limits::{NAME_CHARS, REPLAY_ITEMS};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -21,15 +21,15 @@ struct Subscribe {
 }
 
 const FIELDS: &[Field] = &[
-    Field::required("key", Kind::Text(1, usize::MAX)),
-    Field::optional("agentId", Kind::Text(1, usize::MAX)),
+    Field::required("key", Kind::Text(1, NAME_CHARS)),
+    Field::optional("agentId", Kind::Text(1, NAME_CHARS)),
     Field::optional("includeApprovals", Kind::True),
 ];
 
 /// Follows a session. Being subscribed gives no sight of any record: each is judged by itself.
 pub(super) async fn subscribe(call: &Call<'_>) -> Result<Value, Failure> {
     let Subscribe { key, agent_id, include_approvals } =
-        read("sessions.messages.subscribe", call.request.params.as_deref(), FIELDS, Words::Full)?;
+        read("sessions.messages.subscribe", call.params().as_deref(), FIELDS, Words::Full)?;
     if !include_approvals {
         // There are no messages here to follow.
         return Ok(json!({ "subscribed": true, "key": key }));
@@ -46,7 +46,10 @@ pub(super) async fn subscribe(call: &Call<'_>) -> Result<Value, Failure> {
         Failure::invalid("invalid sessions.messages.subscribe params: at /key: must not be blank")
     })?;
     // Subscribed first: what happens during the look-up comes as an event, after this answer or before it.
-    session.subscribe(canonical.clone());
+    if !session.subscribe(canonical.clone()) {
+        return Err(Failure::later("this connection follows as many sessions as it may"));
+    }
+    call.replies.reads();
     let service = &call.rpc.service;
     let replay = service.replay(&canonical, REPLAY_ITEMS, &call.principal).await;
     let (pending, truncated) = replay.map_err(|e| failure(&e, "replay"))?;
@@ -75,7 +78,7 @@ pub(super) async fn subscribe(call: &Call<'_>) -> Result<Value, Failure> {
 /// No longer follows a session.
 pub(super) fn unsubscribe(call: &Call<'_>) -> Result<Value, Failure> {
     let Subscribe { key, agent_id, .. } =
-        read("sessions.messages.unsubscribe", call.request.params.as_deref(), FIELDS, Words::Full)?;
+        read("sessions.messages.unsubscribe", call.params().as_deref(), FIELDS, Words::Full)?;
     if let Some(canonical) = session_key(&key, agent_id.as_deref()) {
         call.session.unsubscribe(&canonical);
     }
