@@ -9,5 +9,6 @@ mod exec;
 mod people;
 mod reach;
 mod serve;
+mod teams;
 mod watch;
 mod world;

@@ -195,7 +195,7 @@ impl Served<'_> {
         self.child.as_ref().unwrap().id()
     }
 
-    fn agent(&self) -> Remote {
+    pub fn agent(&self) -> Remote {
         Remote::new(&self.url, &self.world.token("agent.token")).unwrap()
     }
 

@@ -20,9 +20,10 @@ use holdgate_wire::{Approval, Code};
 use tokio::task::JoinSet;
 
 use super::RunError;
-use super::board::{AtRest, Board, Effect};
+use super::board::{AtRest, Board, Effect, gate_claim};
 use super::coordinator::synthesis;
 use super::journal::{Ending, Event, GateId, REPLY_BYTES};
+use super::machine::claim_id;
 use super::review::{Checked, Known, Place, Question};
 use crate::agent::Agent;
 use crate::gate::Verdict;
@@ -197,6 +198,7 @@ impl Driver {
                     let state = if is_unknown { RunState::Unknown } else { RunState::Suspended };
                     self.write_all(vec![Event::RunSuspended {}], state).await?;
                 }
+                self.read_what_is_missing().await?;
                 return Ok(true);
             }
             AtRest::Finish => {
@@ -261,6 +263,24 @@ impl Driver {
         let calls = self.board.waiting().map(|(_, _, question)| &question.approval);
         let gates = self.board.waiting_gates().map(|(_, question)| &question.approval);
         Ok(!calls.chain(gates).all(is_open))
+    }
+
+    /// Reads the records of what waits that no reply has brought: the caller is told of all of them.
+    async fn read_what_is_missing(&mut self) -> Result<(), RunError> {
+        let calls = self.board.waiting().map(|(at, call, question)| {
+            (Kind::Tool, question.clone(), claim_id(self.place(at), &call.requested.id))
+        });
+        let gates = self.board.waiting_gates().filter_map(|(gate, question)| {
+            let (kind, ..) = self.board.content(gate).ok()?;
+            Some((kind, question.clone(), gate_claim(self.line.run(), gate)))
+        });
+        let waiting = calls.chain(gates);
+        let missing: Vec<_> =
+            waiting.filter(|(_, question, _)| !self.records.contains_key(&question.approval)).collect();
+        for (kind, question, claim) in missing {
+            self.read(kind, &question, &claim).await?;
+        }
+        Ok(())
     }
 
     fn place(&self, at: usize) -> Place<'_> {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use holdgate_core::Command;
 use holdgate_core::approval::{Outcome as Receipt, Status};
 use holdgate_core::limits::RUN_LEASE_MS;
 use holdgate_core::requirement::Decision;
@@ -10,6 +11,8 @@ use holdgate_sdk::{
     Agent, GateError, NewTeamRun, Reply, RunError, Scripted, TaskSpec, TaskState, Team, TeamOutcome,
     TeamStatus, TypedTool, Verdict,
 };
+use holdgate_store::Op;
+use holdgate_testkit::Fault;
 use serde_json::{Value, json};
 
 use crate::mortal::{Fuse, Mortal};
@@ -169,4 +172,33 @@ async fn a_denied_plan_has_no_effects_wherever_its_process_dies() {
             step += 1;
         }
     }
+}
+
+/// A claim or a receipt: not a reviewer's answer.
+fn is_the_runs(op: &Op) -> bool {
+    matches!(op, Op::Apply { command: Command::Claim { .. } | Command::Settle { .. }, .. })
+}
+
+#[tokio::test]
+async fn a_lost_reply_at_any_step_changes_nothing() {
+    let world = World::new().await;
+    let (effects, fuse) = (Effects::default(), Fuse::of(usize::MAX));
+    let lose = |replies: usize| {
+        for _ in 0..replies {
+            world.store.arm(|op| matches!(op, Op::Append { .. }), Fault::LosesReply);
+            world.store.arm(is_the_runs, Fault::LosesReply);
+        }
+    };
+    lose(2);
+    let mut outcome = team(&world, &effects, &fuse).run_tasks(world.agent.clone(), plan()).await.unwrap();
+    while outcome.status == TeamStatus::Suspended {
+        assert!(!outcome.pending_approvals.is_empty(), "{outcome:?}");
+        for pending in &outcome.pending_approvals {
+            world.allow(&pending.approval_id).await;
+        }
+        lose(3);
+        outcome = team(&world, &effects, &fuse).restore(world.agent.clone(), RUN).await.unwrap();
+    }
+    assert!(outcome.success(), "{outcome:?}");
+    assert_eq!((effects.keys("first").len(), effects.keys("beside").len()), (1, 1));
 }
