@@ -16,6 +16,7 @@ mod freeze;
 mod home;
 mod output;
 mod pair;
+mod runs;
 mod screen;
 mod serve;
 mod served;
@@ -65,6 +66,7 @@ enum Command {
     Config(config::Arguments),
     Approvals(approvals::Arguments),
     Exec(exec::Arguments),
+    Runs(runs::Arguments),
     Demo(demo::Arguments),
     Pair(pair::Arguments),
     Devices(devices::Arguments),
@@ -109,6 +111,7 @@ async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             let connection = connect::connect(&target()?, Identity::Agent, WithoutGateway::GiveUp).await?;
             exec::run(connection.authority, exec, environment::variables()).await
         }
+        Command::Runs(runs) => runs::run(&target()?, runs, json).await?.into(),
         Command::Demo(demo) => demo::run(target, demo, json).await?,
         Command::Pair(pair) => pair::run(&target()?, pair, json).await?.into(),
         Command::Devices(devices) => devices::run(&target()?, devices, json).await?.into(),

@@ -91,6 +91,7 @@ mod tool;
 pub use agent::{Agent, AgentBuilder, InvalidAgent};
 pub use gate::{Gate, GateError, ToolCall, Verdict};
 pub use model::{Message, Model, ModelError, Reply, RequestedCall, Scripted, ToolSpec, Transcript};
+pub use run::inspect::{RunView, TimelineEntry, replay, timeline};
 pub use run::journal::JournalError;
 pub use run::outcome::{
     CallResult, CallSummary, Cause, Finished, GateDecision, Outcome, Pending, PendingApproval, ReceiptState,

@@ -7,6 +7,7 @@
 mod board;
 mod coordinator;
 mod driver;
+pub(crate) mod inspect;
 pub(crate) mod journal;
 mod machine;
 pub(crate) mod outcome;

@@ -83,7 +83,27 @@ fn a_team_is_reviewed_at_a_gateway_and_goes_on_after_it_restarted() {
             break;
         }
     }
-    assert!(outcome.unwrap().success());
+    let outcome = outcome.unwrap();
+    assert!(outcome.success());
+    shows_it(&world, &outcome.run_id);
     assert_eq!(scopes, ["plan", "task_dispatch", "task_dispatch", "tool_call"]);
     assert_eq!(shipped.load(std::sync::atomic::Ordering::SeqCst), 1);
+}
+
+/// What the run's journal tells, without a gateway.
+fn shows_it(world: &World, run: &str) {
+    let shown = world.run(&["runs", "show", run]);
+    assert_eq!(shown.code, 0, "{shown:?}");
+    assert!(shown.stdout.contains("finished after entry"), "{}", shown.stdout);
+    assert!(shown.stdout.contains("  build (dev): completed\n    built\n"), "{}", shown.stdout);
+    let timeline = world.run(&["runs", "timeline", run, "--json"]).json();
+    let items = timeline["items"].as_array().unwrap();
+    let told: Vec<&str> = items.iter().map(|item| item["what"].as_str().unwrap()).collect();
+    assert_eq!(told[..2], ["team release started on 2 tasks", "2 tasks planned"]);
+    let claimed = told.iter().position(|what| *what == "call s claimed its allow and started").unwrap();
+    assert_eq!(told[claimed + 1], "call s succeeded");
+    let before = world.run(&["runs", "replay", run, "--to", &claimed.to_string(), "--json"]).json();
+    assert_eq!((&before["state"], &before["waiting"].as_array().unwrap().len()), (&json!("waiting"), &1));
+    assert_eq!(before["tasks"][1]["state"], "in progress");
+    assert_eq!(world.run(&["runs", "show", "nobody"]).code, 5);
 }

@@ -116,7 +116,7 @@ fn status(board: &Board) -> Result<TeamStatus, RunError> {
     })
 }
 
-fn task(board: &Board, at: usize) -> TaskSummary {
+pub(super) fn task(board: &Board, at: usize) -> TaskSummary {
     let (end, output) = board.standing(at);
     let state = match end {
         Some(TaskEnd::Completed) => TaskState::Completed(output.unwrap_or_default().to_owned()),

@@ -169,11 +169,19 @@ pub(in crate::run) async fn read_run(authority: &dyn Authority, run: &str) -> Re
     persist(|| authority.run(run)).await.map_err(|error| refused(run, error))
 }
 
-/// Reads a whole journal, page by page.
+/// Reads a whole journal.
 pub(in crate::run) async fn read_journal(
     authority: &dyn Authority,
     run: &str,
 ) -> Result<Vec<Event>, RunError> {
+    Ok(read_entries(authority, run).await?.into_iter().map(|(_, event)| event).collect())
+}
+
+/// Reads a whole journal, page by page: each event, and when it became durable in Unix milliseconds.
+pub(in crate::run) async fn read_entries(
+    authority: &dyn Authority,
+    run: &str,
+) -> Result<Vec<(i64, Event)>, RunError> {
     let mut events = Vec::new();
     loop {
         let after = events.len() as u64;
@@ -184,7 +192,7 @@ pub(in crate::run) async fn read_journal(
             if entry.seq != expected {
                 return Err(JournalError::Gap { expected }.into());
             }
-            events.push(Event::decode(entry.seq, entry.event.get())?);
+            events.push((entry.at_ms, Event::decode(entry.seq, entry.event.get())?));
         }
         let read = events.len() as u64;
         if read >= page.last_seq {
