@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
 
-use holdgate_testkit::gateway::TestGateway;
+use holdgate_testkit::gateway::{Persona, TestGateway};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::Failure;
@@ -46,8 +46,9 @@ pub async fn measure() -> Result<(), Failure> {
 /// The other end: opens connections, says so, and keeps them until its input ends.
 pub async fn hold(url: &str, count: usize) -> Result<(), Failure> {
     let mut held = Vec::new();
-    for _ in 0..count {
-        held.push(Wire::reviewer(url, true).await?);
+    // No identity gets more than half of a gateway's places.
+    for persona in [Persona::Reviewer, Persona::OtherReviewer].into_iter().cycle().take(count) {
+        held.push(Wire::reviewer_as(persona, url, true).await?);
     }
     println!("held");
     tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await??;

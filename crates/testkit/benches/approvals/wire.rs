@@ -1,6 +1,7 @@
 //! A client of the WebSocket protocol that keeps nothing: what a bench measures is not what its client remembers.
 
 use futures_util::{SinkExt as _, StreamExt as _};
+use holdgate_testkit::gateway::Persona;
 use holdgate_testkit::v4::{Auth, Connect};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -24,7 +25,12 @@ impl Wire {
 
     /// An administrator, who is told of approvals if it `shows` them.
     pub async fn reviewer(url: &str, shows: bool) -> Result<Self, Failure> {
-        let says = Connect::new("reviewer", Auth::token("reviewer")).scopes(&["operator.admin"]);
+        Self::reviewer_as(Persona::Reviewer, url, shows).await
+    }
+
+    /// The same as one of the administrators.
+    pub async fn reviewer_as(persona: Persona, url: &str, shows: bool) -> Result<Self, Failure> {
+        let says = Connect::new(persona.name(), Auth::token(persona.name())).scopes(&["operator.admin"]);
         Self::connect(url, &if shows { says.approvals() } else { says }).await
     }
 
