@@ -232,7 +232,7 @@ impl Board {
                 }
             } else if self.rejected.is_none() && self.dispatch() {
                 // Looked for again.
-            } else if !self.asking.is_empty() && self.at_gates == 0 {
+            } else if self.rejected.is_none() && !self.asking.is_empty() && self.at_gates == 0 {
                 let most = self.asking.len().min(holdgate_core::limits::APPEND_APPROVALS);
                 return Some(Effect::Ask(self.asking.drain(..most).collect()));
             } else {

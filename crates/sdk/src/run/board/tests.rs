@@ -142,6 +142,22 @@ fn an_answer_decides_what_a_waiting_gate_becomes() {
 }
 
 #[test]
+fn once_a_gate_has_rejected_nobody_is_asked_any_more() {
+    let plan = [task("x", "a", &[]), task("y", "b", &[])];
+    let journal = started(&plan, DISPATCH);
+    let mut board = board(&journal);
+    let [x, y] = ["x", "y"].map(|id| GateId::Dispatch(id.to_owned()));
+    assert_eq!(steps(&mut board), ["Gate(Dispatch(\"x\"))", "Gate(Dispatch(\"y\"))"]);
+    let question = question(&board, &x);
+    board.gate_asks(&x, question);
+    assert_eq!(board.next(), None, "requests are opened together");
+    board.gate_answered();
+    let rejection = Rejection::new(Cause::GateDenied, "no");
+    board.apply(&Event::GateRejected { gate: y.clone(), rejection }).unwrap();
+    assert_eq!((board.next(), board.at_rest()), (None, AtRest::Reject(y)));
+}
+
+#[test]
 fn a_round_begins_when_the_one_before_it_is_over_and_its_gate_let_it_pass() {
     let plan = [task("x", "a", &[]), task("y", "b", &[]), task("z", "a", &["x"])];
     let mut journal = started(&plan, ROUNDS);
