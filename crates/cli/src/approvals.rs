@@ -390,6 +390,8 @@ fn waited(approval: &Approval, json: bool) -> Result<Exit, Failure> {
         print(&format!("{} {how}\n", approval.id))?;
     }
     Ok(match approval.status {
+        // Whoever waits would go on.
+        Status::Allowed if approval.revocation.is_some() => Exit::Over,
         Status::Allowed => Exit::Done,
         Status::Denied => Exit::Denied,
         Status::Expired | Status::Cancelled => Exit::Over,

@@ -163,8 +163,10 @@ async fn frozen(admin: &dyn Admin) -> Vec<Check> {
     match admin.freezes().await {
         Ok(freezes) if freezes.items.is_empty() => vec![Check::ok("freezes", "nothing is frozen")],
         Ok(freezes) => {
-            let advisory = |frozen| {
-                Check::advisory("freezes", freeze::sentence(frozen), "`holdgate thaw` lets it go on")
+            let advisory = |frozen: &holdgate_wire::admin::Frozen| {
+                let agent = frozen.agent.as_ref().map_or(String::new(), |agent| format!(" {agent}"));
+                let cure = format!("`holdgate thaw{agent}` lets it go on");
+                Check::advisory("freezes", freeze::sentence(frozen), cure)
             };
             freezes.items.iter().map(advisory).collect()
         }

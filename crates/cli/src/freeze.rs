@@ -4,7 +4,7 @@
 use holdgate_wire::admin::{Freeze, FreezeList, Frozen, Thaw};
 
 use crate::connect::{Target, administer};
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, say};
 use crate::output::{print, print_json};
 use crate::when;
 
@@ -41,7 +41,11 @@ pub async fn freeze(target: &Target, arguments: FreezeArguments, json: bool) -> 
 /// What the authority refused, or that it cannot be reached.
 pub async fn thaw(target: &Target, arguments: ThawArguments, json: bool) -> Result<Exit, Failure> {
     let agent = arguments.agent;
-    let left = administer(target, async |admin| Ok(admin.thaw(Thaw { agent }).await?)).await?;
+    let thaw = Thaw { agent: agent.clone() };
+    let left = administer(target, async |admin| Ok(admin.thaw(thaw).await?)).await?;
+    if !json {
+        say(&format!("thawed {}", agent.as_deref().unwrap_or("everything that was frozen as a whole")));
+    }
     report(&left, json)
 }
 

@@ -19,6 +19,8 @@ pub(crate) struct Shares {
     /// How many connections and requests of one identity there may be.
     places: usize,
     taken: Mutex<HashMap<PrincipalId, Weak<Share>>>,
+    /// Of everybody who has shown no credential yet.
+    strangers: Arc<Share>,
 }
 
 /// What one identity may take.
@@ -41,7 +43,16 @@ pub(crate) struct Exhausted;
 impl Shares {
     /// Shares of a gateway with so many places for connections. Nobody gets more than half of them.
     pub(crate) fn of(places: usize) -> Arc<Self> {
-        Arc::new(Self { places: (places / 2).max(1), taken: Mutex::default() })
+        let places = (places / 2).max(1);
+        Arc::new(Self { places, taken: Mutex::default(), strangers: Share::of(places) })
+    }
+
+    /// Lets one more in who has shown no credential yet.
+    ///
+    /// # Errors
+    /// There are as many as may be.
+    pub(crate) fn stranger(&self) -> Result<Guest, Exhausted> {
+        Guest::of(Arc::clone(&self.strangers))
     }
 
     /// Lets one more request or connection of an identity in.
@@ -49,9 +60,7 @@ impl Shares {
     /// # Errors
     /// It has as many as it may.
     pub(crate) fn enter(&self, id: &PrincipalId) -> Result<Guest, Exhausted> {
-        let share = self.share(id);
-        let place = Arc::clone(&share.places).try_acquire_owned().map_err(|_| Exhausted)?;
-        Ok(Guest { share, _place: place })
+        Guest::of(self.share(id))
     }
 
     fn share(&self, id: &PrincipalId) -> Arc<Share> {
@@ -61,17 +70,28 @@ impl Shares {
         }
         // An entry stays behind when the last guest has left.
         taken.retain(|_, share| share.strong_count() > 0);
-        let share = Arc::new(Share {
-            places: Arc::new(Semaphore::new(self.places)),
-            unsent: Arc::new(Semaphore::new(UNSENT_KIB)),
-            waits: Arc::new(Semaphore::new(WAITS)),
-        });
+        let share = Share::of(self.places);
         taken.insert(id.clone(), Arc::downgrade(&share));
         share
     }
 }
 
+impl Share {
+    fn of(places: usize) -> Arc<Self> {
+        Arc::new(Self {
+            places: Arc::new(Semaphore::new(places)),
+            unsent: Arc::new(Semaphore::new(UNSENT_KIB)),
+            waits: Arc::new(Semaphore::new(WAITS)),
+        })
+    }
+}
+
 impl Guest {
+    fn of(share: Arc<Share>) -> Result<Self, Exhausted> {
+        let place = Arc::clone(&share.places).try_acquire_owned().map_err(|_| Exhausted)?;
+        Ok(Self { share, _place: place })
+    }
+
     /// Room for an answer of so many bytes, until it is sent. One that is larger than all the room goes alone.
     ///
     /// # Errors
@@ -136,6 +156,16 @@ mod tests {
         let _other = shares.enter(&id("other")).unwrap();
         drop(greedy);
         shares.enter(&id("greedy")).unwrap();
+    }
+
+    #[test]
+    fn strangers_take_half_together() {
+        let shares = Shares::of(4);
+        let strangers = (shares.stranger().unwrap(), shares.stranger().unwrap());
+        assert_eq!(shares.stranger().err(), Some(Exhausted));
+        shares.enter(&id("known")).unwrap();
+        drop(strangers);
+        shares.stranger().unwrap();
     }
 
     #[test]

@@ -96,6 +96,16 @@ pub enum RunError {
         /// Who wanted to go on with it.
         agent: String,
     },
+    /// The journal has no such entry.
+    #[error("run {run} has the entries 1 to {last}, and no entry {seq}")]
+    NoSuchEntry {
+        /// The run.
+        run: String,
+        /// The entry that was asked for.
+        seq: u64,
+        /// Its last entry.
+        last: u64,
+    },
     /// The tasks make no plan. Nothing was started.
     #[error(transparent)]
     Plan(#[from] InvalidPlan),

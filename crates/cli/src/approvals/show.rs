@@ -75,7 +75,9 @@ pub fn end(approval: &Approval) -> String {
         }
         _ => approval.status.as_str().to_owned(),
     };
-    format!("{status}{by}{at}{reason}")
+    let taken_back =
+        approval.revocation.as_ref().map(|taken| format!(", then taken back by {}", name(&taken.by)));
+    format!("{status}{by}{at}{reason}{}", taken_back.unwrap_or_default())
 }
 
 /// How a record stands, in one word of a list and its colour. Of an allow: what became of it.

@@ -250,6 +250,9 @@ fn an_allow_that_was_taken_back_is_told_as_such_and_kept_in_the_history() {
     let revoked = world.run(&["approvals", "revoke", &one, "--reason", "wrong host"]);
     assert_eq!(revoked.code, 0, "{revoked:?}");
     assert!(revoked.stdout.contains("taken back"), "{revoked:?}");
+    let waited = world.run(&["approvals", "wait", &one]);
+    assert_eq!(waited.code, 6, "whoever waits must not go on: {waited:?}");
+    assert!(waited.stdout.contains("then taken back by operator"), "{waited:?}");
     let shown = world.run(&["approvals", "show", &one]).stdout;
     assert!(shown.contains("wrong host"), "{shown}");
     assert_eq!(world.run(&["approvals", "deny", &two]).code, 0);

@@ -106,4 +106,8 @@ fn shows_it(world: &World, run: &str) {
     assert_eq!((&before["state"], &before["waiting"].as_array().unwrap().len()), (&json!("waiting"), &1));
     assert_eq!(before["tasks"][1]["state"], "in progress");
     assert_eq!(world.run(&["runs", "show", "nobody"]).code, 5);
+    for to in ["0", "9999"] {
+        let beyond = world.run(&["runs", "replay", run, "--to", to]);
+        assert!(beyond.code == 1 && beyond.stderr.contains("has the entries 1 to"), "{beyond:?}");
+    }
 }

@@ -13,7 +13,7 @@ use hyper::body::Body as _;
 use super::App;
 use super::problem::HttpError;
 use crate::auth;
-use crate::shares::{Exhausted, Taken};
+use crate::shares::{Exhausted, Guest, Taken};
 
 /// From how many bytes on an answer counts. Smaller ones are bounded by their number.
 const LARGE: usize = 64 << 10;
@@ -43,6 +43,28 @@ impl FromRequestParts<App> for Writer {
         enter(app, &parts.extensions, caller.principal())?;
         Ok(Self(caller))
     }
+}
+
+/// Somebody who needs no credential for what follows. Taken out of a request before its body is read.
+pub(super) struct Stranger;
+
+impl FromRequestParts<App> for Stranger {
+    type Rejection = HttpError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, HttpError> {
+        let guest = stranger(app)?;
+        if let Some(taken) = parts.extensions.get::<Taken>() {
+            taken.by(guest);
+        }
+        Ok(Self)
+    }
+}
+
+/// Counts somebody among those who have shown no credential.
+pub(super) fn stranger(app: &App) -> Result<Guest, Problem> {
+    app.rpc.shares.stranger().map_err(|Exhausted| {
+        Problem::new(Code::Unavailable, "too many are here who have not shown who they are; try again")
+    })
 }
 
 /// Counts the request among those of its identity until it is answered.

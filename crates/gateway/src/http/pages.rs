@@ -11,6 +11,7 @@ use holdgate_core::presentation::masked;
 use holdgate_wire::{Code, Problem};
 use serde::Deserialize;
 
+use super::caller::Stranger;
 use super::problem::{HttpError, Id, no_such_call, presentable};
 use super::{App, body, caller};
 use crate::reach::ClientAddress;
@@ -67,6 +68,7 @@ struct SignIn {
 /// Signs a reviewer in and sends the browser back to the page it came from. A person sees the answer, so every answer
 /// is a page.
 pub(super) async fn sign_in(
+    _: Stranger,
     State(app): State<App>,
     Extension(client): Extension<ClientAddress>,
     headers: HeaderMap,

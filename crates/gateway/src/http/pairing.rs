@@ -13,6 +13,7 @@ use holdgate_wire::{Code, Problem};
 
 use super::App;
 use super::body::Body;
+use super::caller::Stranger;
 use super::problem::{HttpError, json};
 use crate::reach::ClientAddress;
 
@@ -20,6 +21,7 @@ use crate::reach::ClientAddress;
 #[utoipa::path(post, path = "/v1/pairing/complete", request_body = CompletePairing, security(()),
     responses((status = 201, body = Paired), (status = "default", body = Problem)))]
 pub(super) async fn complete(
+    _: Stranger,
     State(app): State<App>,
     Extension(ClientAddress(client)): Extension<ClientAddress>,
     Body(asked): Body<CompletePairing>,

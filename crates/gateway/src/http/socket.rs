@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use holdgate_wire::{Code, Problem};
 
 use super::problem::HttpError;
-use super::{App, pages};
+use super::{App, caller, pages};
 use crate::rpc;
 
 /// What stands there.
@@ -13,7 +13,11 @@ pub(super) async fn front(State(app): State<App>, request: Request) -> Response 
     if !rpc::is_wanted(&request) {
         return pages::front(State(app)).await;
     }
-    match rpc::accept(app.rpc, app.stopping, request) {
+    let stranger = match caller::stranger(&app) {
+        Ok(stranger) => stranger,
+        Err(problem) => return HttpError::from(problem).into_response(),
+    };
+    match rpc::accept(app.rpc, stranger, app.stopping, request) {
         Ok(response) => response,
         Err(why) => HttpError::from(Problem::new(Code::InvalidRequest, why)).into_response(),
     }

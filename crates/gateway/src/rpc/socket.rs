@@ -30,6 +30,7 @@ use super::session::Session;
 use super::stream::Bounded;
 use super::upgrade::Peer;
 use super::{MAX_PAYLOAD, PREAUTH_BYTES, Rpc, TICK, methods};
+use crate::shares::Guest;
 
 pub(crate) use super::line::Replies;
 
@@ -60,8 +61,12 @@ impl From<Close> for End {
 }
 
 /// Serves one connection to its end.
-pub(super) async fn serve<S>(stream: S, rpc: Rpc, peer: Peer, stopping: watch::Receiver<bool>)
-where
+pub(super) async fn serve<S>(
+    stream: S,
+    rpc: Rpc,
+    (peer, stranger): (Peer, Guest),
+    stopping: watch::Receiver<bool>,
+) where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let config = WebSocketConfig::default()
@@ -73,6 +78,8 @@ where
     let mut socket = WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await;
     let end = match handshake::shake(&mut socket, &rpc, peer, stopping.clone()).await {
         Ok(entered) => {
+            // From here on it is counted as who it is.
+            drop(stranger);
             socket.get_mut().open();
             let end;
             (socket, end) = converse(socket, &rpc, entered, stopping).await;

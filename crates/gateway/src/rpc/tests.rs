@@ -55,7 +55,8 @@ type Client = WebSocketStream<DuplexStream>;
 async fn opened(stage: &Stage) -> (Client, Value) {
     let (ours, theirs) = tokio::io::duplex(64 << 10);
     let peer = Peer { address: IpAddr::from([127, 0, 0, 1]), is_local: true };
-    tokio::spawn(socket::serve(theirs, stage.rpc.clone(), peer, stage.stop.subscribe()));
+    let stranger = stage.rpc.shares.stranger().unwrap();
+    tokio::spawn(socket::serve(theirs, stage.rpc.clone(), (peer, stranger), stage.stop.subscribe()));
     let mut client = WebSocketStream::from_raw_socket(ours, Side::Client, None).await;
     let challenge = text(&mut client).await;
     (client, challenge)

@@ -17,6 +17,7 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use super::{Rpc, socket};
 use crate::reach::{ClientAddress, came_through_a_proxy};
+use crate::shares::Guest;
 
 /// Who is at the other end of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +39,7 @@ pub(crate) fn is_wanted(request: &Request) -> bool {
 /// What is wrong with the request.
 pub(crate) fn accept(
     rpc: Rpc,
+    stranger: Guest,
     stopping: watch::Receiver<bool>,
     mut request: Request,
 ) -> Result<Response<Body>, &'static str> {
@@ -54,7 +56,7 @@ pub(crate) fn accept(
     let upgrading = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
         match upgrading.await {
-            Ok(upgraded) => socket::serve(TokioIo::new(upgraded), rpc, peer, stopping).await,
+            Ok(upgraded) => socket::serve(TokioIo::new(upgraded), rpc, (peer, stranger), stopping).await,
             Err(error) => tracing::debug!(%error, "a connection broke before it was upgraded"),
         }
     });

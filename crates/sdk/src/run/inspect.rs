@@ -13,7 +13,7 @@ use super::board::{Board, Crew, End};
 use super::driver::line;
 use super::journal::{Ending, Event, GateId, TaskEnd};
 use super::machine::{Effect, End as AgentEnd, Machine};
-use super::outcome::TaskSummary;
+use super::outcome::{TaskState, TaskSummary};
 use super::summary;
 
 /// One entry of a run's journal, in words.
@@ -67,13 +67,17 @@ pub async fn timeline(authority: Arc<dyn Authority>, run_id: &str) -> Result<Vec
 /// Folds a run's journal up to an entry, or to its end: what had come of it by then.
 ///
 /// # Errors
-/// See [`RunError`]; `NeverStarted` for a journal that has no start up to there.
+/// See [`RunError`]; `NoSuchEntry` for an entry that is not there.
 pub async fn replay(
     authority: Arc<dyn Authority>,
     run_id: &str,
     until: Option<u64>,
 ) -> Result<RunView, RunError> {
     let mut events = line::read_journal(&*authority, run_id).await?;
+    let last = events.len() as u64;
+    if let Some(seq) = until.filter(|seq| !(1..=last).contains(seq)) {
+        return Err(RunError::NoSuchEntry { run: run_id.to_owned(), seq, last });
+    }
     events.truncate(until.map_or(usize::MAX, |until| usize::try_from(until).unwrap_or(usize::MAX)));
     // Nobody goes on from here, so nobody's limits matter.
     let crew = Crew { max_turns: HashMap::new(), concurrency: 1 };
@@ -90,9 +94,22 @@ pub async fn replay(
         seq: board.seq(),
         state,
         detail,
-        tasks: (0..board.task_count()).map(|at| summary::task(&board, at)).collect(),
+        tasks: (0..board.task_count()).map(|at| task(&board, at)).collect(),
         waiting: gates.chain(calls).map(|question| question.approval.clone()).collect(),
     })
+}
+
+/// A task; that of a single agent ends with its run.
+fn task(board: &Board, at: usize) -> TaskSummary {
+    let mut task = summary::task(board, at);
+    if board.team().is_none() {
+        task.state = match standing(board) {
+            ("finished", output) => TaskState::Completed(output),
+            ("failed", why) => TaskState::Failed(why),
+            _ => task.state,
+        };
+    }
+    task
 }
 
 fn standing(board: &Board) -> (&'static str, String) {
