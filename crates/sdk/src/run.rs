@@ -215,9 +215,7 @@ pub(crate) async fn run_team(
         context: new.context,
     };
     let board = Board::new(line.run(), crew_of_team(team));
-    let driver = Driver::new(team.agents.clone(), team.gates.clone(), board, line);
-    let driver = driver.coordinated_by(team.coordinator.clone());
-    team_outcome(driver.begin(journal::planned(started, tasks)).await?)
+    team_outcome(driver_of(team, board, line).begin(journal::planned(started, tasks)).await?)
 }
 
 /// Goes on with a team's run.
@@ -229,11 +227,7 @@ pub(crate) async fn restore_team(
     let is_ours = |board: &Board| check_team(board, team);
     match take_up(authority, run_id, crew_of_team(team), is_ours).await? {
         TakenUp::Ended(board) => team_outcome(Rested { board, records: BTreeMap::new() }),
-        TakenUp::Open(board, line) => {
-            let driver = Driver::new(team.agents.clone(), team.gates.clone(), board, line);
-            let driver = driver.coordinated_by(team.coordinator.clone());
-            team_outcome(driver.go_on().await?)
-        }
+        TakenUp::Open(board, line) => team_outcome(driver_of(team, board, line).go_on().await?),
     }
 }
 
@@ -340,6 +334,11 @@ fn other_agent(board: &Board, started_as: &str, agent: &str) -> RunError {
         started_as: started_as.to_owned(),
         agent: agent.to_owned(),
     }
+}
+
+fn driver_of(team: &Team, board: Board, line: Line) -> Driver {
+    let driver = Driver::new(team.agents.clone(), team.gates.clone(), board, line);
+    driver.coordinated_by(team.coordinator.clone())
 }
 
 fn alone(agent: &Agent) -> BTreeMap<String, Arc<Agent>> {

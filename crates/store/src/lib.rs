@@ -243,7 +243,7 @@ pub struct Seen {
     /// What waits behind it.
     pub bound: Bound,
     /// Its place in its list: when it was created, or, in a history, when it ended; and its id.
-    pub place: (Time, ApprovalId),
+    pub place: Place,
 }
 
 impl Seen {

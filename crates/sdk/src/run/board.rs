@@ -165,7 +165,7 @@ pub(crate) enum AtRest {
 pub(crate) enum End {
     Finished(String),
     Failed(String),
-    Rejected(GateId),
+    Rejected(Rejection),
 }
 
 impl Board {

@@ -260,9 +260,7 @@ impl Driver {
         }
         self.look_at_gates().await?;
         let is_open = |id: &String| self.records.get(id).is_some_and(|record| !record.is_terminal());
-        let calls = self.board.waiting().map(|(_, _, question)| &question.approval);
-        let gates = self.board.waiting_gates().map(|(_, question)| &question.approval);
-        Ok(!calls.chain(gates).all(is_open))
+        Ok(!self.board.questions().map(|question| &question.approval).all(is_open))
     }
 
     /// Reads the records of what waits that no reply has brought: the caller is told of all of them.

@@ -86,8 +86,6 @@ pub async fn replay(
         return Err(RunError::NeverStarted { run: run_id.to_owned() });
     }
     let (state, detail) = standing(&board);
-    let calls = board.waiting().map(|(_, _, question)| question);
-    let gates = board.waiting_gates().map(|(_, question)| question);
     Ok(RunView {
         run_id: run_id.to_owned(),
         of: board.team().unwrap_or_else(|| board.agent(0)).to_owned(),
@@ -95,7 +93,7 @@ pub async fn replay(
         state,
         detail,
         tasks: (0..board.task_count()).map(|at| task(&board, at)).collect(),
-        waiting: gates.chain(calls).map(|question| question.approval.clone()).collect(),
+        waiting: board.questions().map(|question| question.approval.clone()).collect(),
     })
 }
 
@@ -121,13 +119,11 @@ fn standing(board: &Board) -> (&'static str, String) {
     let ended = match board.end() {
         Some(End::Finished(output)) => Some(("finished", output.clone())),
         Some(End::Failed(why)) => Some(("failed", why.clone())),
-        Some(End::Rejected(gate)) => {
-            Some(("rejected", board.rejection(gate).map(ToString::to_string).unwrap_or_default()))
-        }
+        Some(End::Rejected(rejection)) => Some(("rejected", rejection.to_string())),
         None if board.team().is_none() => single(),
         None => None,
     };
-    let is_waiting = || board.waiting().next().is_some() || board.waiting_gates().next().is_some();
+    let is_waiting = || board.questions().next().is_some();
     ended.unwrap_or_else(|| (if is_waiting() { "waiting" } else { "under way" }, String::new()))
 }
 

@@ -2,9 +2,8 @@
 //! the next effect follows from the state.
 //!
 //! Owns every decision about order within a task; what one call's events mean is `call`'s, how tasks go together is
-//! `board`'s. Performs nothing: that is `driver`'s. What
-//! a process learns without writing it down (a gate's answer, a record's status) is kept beside the fold and is learnt
-//! anew after a restore.
+//! `board`'s. Performs nothing: that is `driver`'s. What a process learns without writing it down (a gate's answer, a
+//! record's status) is kept beside the fold and is learnt anew after a restore.
 
 mod call;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use holdgate_core::approval::{Outcome as Receipt, Status};
 use holdgate_core::limits::{REASON_CHARS, TIMEOUT_MS};
 use holdgate_core::presentation::present;
-use holdgate_core::{Action, Canonical, Kind};
+use holdgate_core::{Action, Canonical, Digest, Kind};
 use holdgate_wire::approval::Source;
 use holdgate_wire::{Approval, CreateApproval};
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,13 @@ pub(crate) const TASK: &str = "main";
 pub(crate) struct Place<'a> {
     pub(crate) run: &'a str,
     pub(crate) task: &'a str,
+}
+
+/// The claim of whatever `text` names. The same in every process, so that a claim whose reply was lost can be made
+/// again.
+pub(crate) fn claim_of(text: &str) -> String {
+    let hex = Digest::of(text.as_bytes()).to_hex();
+    format!("clm_{}", &hex[..32])
 }
 
 /// A call whose input was validated just now.

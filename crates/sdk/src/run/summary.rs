@@ -12,8 +12,8 @@ use super::driver::Rested;
 use super::journal::{JournalError, TaskEnd};
 use super::machine::{Effect, End as AgentEnd};
 use super::outcome::{
-    Finished, GateDecision, Outcome, Pending, PendingApproval, Rejection, TaskState, TaskSummary,
-    TeamOutcome, TeamStatus, UnknownCall,
+    Finished, GateDecision, Outcome, Pending, PendingApproval, TaskState, TaskSummary, TeamOutcome,
+    TeamStatus, UnknownCall,
 };
 use super::review::Question;
 
@@ -71,10 +71,8 @@ fn record<'a>(
 /// What came of a team's run.
 pub(super) fn team_outcome(rested: Rested) -> Result<TeamOutcome, RunError> {
     let Rested { board, records } = rested;
-    let calls = board.waiting().map(|(_, _, question)| question);
-    let gates = board.waiting_gates().map(|(_, question)| question);
     let is_over = board.end().is_some();
-    let waiting = gates.chain(calls).filter(|_| !is_over).map(|question| {
+    let waiting = board.questions().filter(|_| !is_over).map(|question| {
         let record = record(&board, &records, question)?;
         Ok(PendingApproval {
             approval_id: record.id.clone(),
@@ -104,12 +102,7 @@ fn status(board: &Board) -> Result<TeamStatus, RunError> {
     Ok(match (board.end(), board.at_rest()) {
         (Some(End::Finished(_)), _) => TeamStatus::Ok,
         (Some(End::Failed(why)), _) => TeamStatus::Error(why.clone()),
-        (Some(End::Rejected(gate)), _) => {
-            let rejection = board.rejection(gate).cloned();
-            TeamStatus::Rejected(
-                rejection.unwrap_or_else(|| Rejection::new(super::outcome::Cause::GateFailed, "")),
-            )
-        }
+        (Some(End::Rejected(rejection)), _) => TeamStatus::Rejected(rejection.clone()),
         (None, AtRest::Wait { is_unknown: true, .. }) => TeamStatus::Unknown,
         (None, AtRest::Wait { .. }) => TeamStatus::Suspended,
         (None, _) => return Err(JournalError::Gap { expected: board.seq() + 1 }.into()),

@@ -98,12 +98,14 @@ impl Board {
             Event::RunFinished { .. } => return Err("tasks are not done".to_owned()),
             Event::RunFailed { why } => self.end = Some(End::Failed(why.clone())),
             Event::RunRejected { gate } if self.rejected.as_ref() == Some(gate) => {
+                let rejection = self.gates.get(gate).and_then(Gate::rejection).cloned();
+                let rejection = rejection.ok_or("its gate was not rejected")?;
                 for task in &mut self.tasks {
                     if !matches!(task.phase, Phase::Done(_)) {
                         task.phase = Phase::Done(TaskEnd::Skipped("the run was rejected".to_owned()));
                     }
                 }
-                self.end = Some(End::Rejected(gate.clone()));
+                self.end = Some(End::Rejected(rejection));
             }
             _ => return Err("it does not belong there".to_owned()),
         }

@@ -2,13 +2,13 @@
 //!
 //! Owns the content that reviewers are shown of it, in the keys that its digest is made of.
 
-use holdgate_core::{Digest, Kind};
+use holdgate_core::Kind;
 use serde_json::{Value, json};
 
 use super::{Board, Phase as TaskPhase};
 use crate::run::journal::{GateId, TaskEnd};
 use crate::run::outcome::{ReceiptState, Rejection};
-use crate::run::review::{Known, Question};
+use crate::run::review::{Known, Question, claim_of};
 
 /// The boundary of every plan.
 const PLAN: &str = "coordinator-plan";
@@ -283,9 +283,8 @@ fn instant(at_ms: i64) -> String {
     format!("{at:.3}")
 }
 
-/// The claim of a gate. The same in every process, so that a claim whose reply was lost can be made again.
+/// The claim of a gate.
 pub(crate) fn claim_id(run: &str, gate: &GateId) -> String {
     let gate = serde_json::to_string(gate).expect("a gate's id is plain JSON");
-    let hex = Digest::of(format!("{run}\n{gate}").as_bytes()).to_hex();
-    format!("clm_{}", &hex[..32])
+    claim_of(&format!("{run}\n{gate}"))
 }

@@ -4,7 +4,7 @@ use super::gate::Gate;
 use super::{Board, End, Phase, Start, Task};
 use crate::run::journal::{GateId, TaskEnd};
 use crate::run::machine::{Call, Machine};
-use crate::run::outcome::{CallSummary, Rejection};
+use crate::run::outcome::CallSummary;
 use crate::run::review::Question;
 use crate::run::task::TaskSpec;
 
@@ -108,6 +108,12 @@ impl Board {
         self.gates.iter().filter_map(|(id, gate)| gate.waiting().map(|question| (id, question)))
     }
 
+    /// Everything that waits for a person: the gates first.
+    pub(crate) fn questions(&self) -> impl Iterator<Item = &Question> {
+        let gates = self.waiting_gates().map(|(_, question)| question);
+        gates.chain(self.waiting().map(|(_, _, question)| question))
+    }
+
     /// Calls of which nobody knows how they came out, as far as this process found.
     pub(crate) fn unknown(&self) -> impl Iterator<Item = (usize, &Call)> {
         let machines =
@@ -122,9 +128,5 @@ impl Board {
     /// Every gate that was put to a person, and what came of it.
     pub(crate) fn reviewed_gates(&self) -> impl Iterator<Item = (&GateId, &Gate)> {
         self.gates.iter().filter(|(_, gate)| gate.question().is_some())
-    }
-
-    pub(crate) fn rejection(&self, gate: &GateId) -> Option<&Rejection> {
-        self.gates.get(gate)?.rejection()
     }
 }

@@ -5,13 +5,14 @@
 
 use std::sync::Arc;
 
-use holdgate_authority::{Authority, Error};
-use holdgate_wire::MakeClaim;
+use holdgate_wire::{Code, MakeClaim};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use super::line::Recorded;
+use super::line::{Line, Recorded, refused};
+use super::persist::persist;
 use crate::gate::{Gate, ToolCall, Verdict};
+use crate::run::RunError;
 use crate::run::journal::{Ending, RESULT_BYTES};
 use crate::run::machine::claim_id;
 use crate::run::outcome::{Cause, Rejection};
@@ -57,26 +58,16 @@ impl Permit {
         }
     }
 
-    /// Spends a person's allow. The claim's name follows from run and call, so that the same call claimed again, after
-    /// a lost reply or a crash, is the same claim.
-    pub(super) async fn by_claim(
-        authority: &dyn Authority,
+    /// The permit of a call whose allow was spent for it.
+    pub(super) fn by_claim(
         place: Place<'_>,
         call: &str,
-        fence: u64,
         question: &Question,
         checked: Checked,
-    ) -> Result<Self, Error> {
-        let claim_id = claim_id(place, call);
-        let claim =
-            MakeClaim { claim_id: claim_id.clone(), digest: question.digest.clone(), fence: Some(fence) };
-        let granted = super::persist::persist(|| authority.claim(&question.approval, claim.clone())).await?;
-        if granted.claim_id != claim_id {
-            let detail = format!("the authority granted the claim {} instead", granted.claim_id);
-            return Err(Error::new(holdgate_wire::Code::AlreadyClaimed, detail));
-        }
+        claim: Claimed,
+    ) -> Self {
         let context = context(place, call, Some(&question.approval));
-        Ok(Permit { tool: checked.tool, input: checked.input, context, claim: Some(claim_id) })
+        Permit { tool: checked.tool, input: checked.input, context, claim: Some(claim.into_id()) }
     }
 
     /// The claim behind it, if a person allowed the call.
@@ -91,6 +82,38 @@ impl Permit {
             Some(ended) => ending(ended),
             None => Ending::Failed("the tool panicked".to_owned()),
         }
+    }
+}
+
+/// A claim that the authority granted. Made by [`spend`] alone.
+pub(super) struct Claimed(String);
+
+impl Claimed {
+    pub(super) fn into_id(self) -> String {
+        self.0
+    }
+}
+
+/// Spends a person's allow. The claim's name follows from what it is for, so that the same claimed again, after a lost
+/// reply or a crash, is the same claim. A rejection if the allow is spent or taken back.
+pub(super) async fn spend(
+    line: &Line,
+    question: &Question,
+    claim_id: String,
+) -> Result<Result<Claimed, Rejection>, RunError> {
+    let claim =
+        MakeClaim { claim_id: claim_id.clone(), digest: question.digest.clone(), fence: Some(line.fence()) };
+    let authority = line.authority();
+    match persist(|| authority.claim(&question.approval, claim.clone())).await {
+        Ok(granted) if granted.claim_id == claim_id => Ok(Ok(Claimed(claim_id))),
+        Ok(granted) => {
+            let other = format!("the authority granted the claim {} instead", granted.claim_id);
+            Ok(Err(Rejection::new(Cause::AllowSpent, other)))
+        }
+        Err(error) if matches!(error.code(), Some(Code::AlreadyClaimed | Code::Revoked)) => {
+            Ok(Err(Rejection::new(Cause::AllowSpent, error)))
+        }
+        Err(error) => Err(refused(line.run(), error)),
     }
 }
 

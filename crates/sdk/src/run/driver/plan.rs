@@ -7,14 +7,12 @@ use std::pin::Pin;
 
 use holdgate_core::limits::NAME_CHARS;
 use holdgate_core::run::RunState;
+use holdgate_wire::Settle;
 use holdgate_wire::approval::Source;
 use holdgate_wire::request::SettledOutcome;
-use holdgate_wire::{Code, MakeClaim, Settle};
 use serde_json::Value;
 
-use super::line::refused;
-use super::permit::alone;
-use super::persist::persist;
+use super::permit::{self, alone};
 use super::{Driver, Landed};
 use crate::gate::{GateError, Verdict};
 use crate::run::RunError;
@@ -143,27 +141,11 @@ impl Driver {
             return Ok(());
         };
         let claim_id = gate_claim(self.line.run(), &gate);
-        let claim = MakeClaim {
-            claim_id: claim_id.clone(),
-            digest: question.digest.clone(),
-            fence: Some(self.line.fence()),
+        let event = match permit::spend(&self.line, &question, claim_id).await? {
+            Ok(claim) => Event::GatePassed { gate, claim: Some(claim.into_id()) },
+            Err(rejection) => Event::GateRejected { gate, rejection },
         };
-        let authority = self.line.authority();
-        match persist(|| authority.claim(&question.approval, claim.clone())).await {
-            Ok(granted) if granted.claim_id == claim_id => {
-                self.write_run(Event::GatePassed { gate, claim: Some(claim_id) }).await
-            }
-            Ok(granted) => {
-                let other = format!("the authority granted the claim {} instead", granted.claim_id);
-                let rejection = Rejection::new(Cause::AllowSpent, other);
-                self.write_run(Event::GateRejected { gate, rejection }).await
-            }
-            Err(error) if matches!(error.code(), Some(Code::AlreadyClaimed | Code::Revoked)) => {
-                let rejection = Rejection::new(Cause::AllowSpent, error);
-                self.write_run(Event::GateRejected { gate, rejection }).await
-            }
-            Err(error) => Err(refused(self.line.run(), error)),
-        }
+        self.write_run(event).await
     }
 
     pub(super) async fn settle_gate(&mut self, gate: GateId) -> Result<(), RunError> {

@@ -9,11 +9,10 @@ use std::time::Duration;
 use holdgate_core::Kind;
 use holdgate_core::limits::{APPEND_APPROVALS, REASON_CHARS};
 use holdgate_core::run::RunState;
+use holdgate_wire::Settle;
 use holdgate_wire::request::SettledOutcome;
-use holdgate_wire::{Code, Settle};
 
-use super::line::refused;
-use super::permit::{Answer, Permit, alone, ending, key};
+use super::permit::{self, Answer, Permit, alone, ending, key};
 use super::persist::persist;
 use super::{Driver, Landed};
 use crate::agent::Agent;
@@ -22,7 +21,7 @@ use crate::model::{ModelError, Reply, RequestedCall};
 use crate::run::RunError;
 use crate::run::journal::{Ending, Event, REPLY_BYTES, TaskEnd};
 use crate::run::machine::{Call, Effect, Interrupted, Machine, claim_id};
-use crate::run::outcome::{Cause, Rejection};
+use crate::run::outcome::Rejection;
 use crate::run::review::{self, Checked, Place, Question, check};
 use crate::tool::Known;
 
@@ -257,16 +256,9 @@ impl Driver {
         question: &Question,
         checked: Checked,
     ) -> Result<Result<Permit, Rejection>, RunError> {
-        let authority = self.line.authority();
-        match Permit::by_claim(&**authority, self.place(at), id, self.line.fence(), question, checked).await {
-            Ok(permit) => Ok(Ok(permit)),
-            Err(error) => match error.code() {
-                Some(Code::AlreadyClaimed | Code::Revoked) => {
-                    Ok(Err(Rejection::new(Cause::AllowSpent, error)))
-                }
-                _ => Err(refused(self.line.run(), error)),
-            },
-        }
+        let place = self.place(at);
+        let claimed = permit::spend(&self.line, question, claim_id(place, id)).await?;
+        Ok(claimed.map(|claim| Permit::by_claim(place, id, question, checked, claim)))
     }
 
     /// The one place where a tool begins to run: after its start is durable. Its end is durable before anything else.

@@ -1,12 +1,10 @@
 //! One call of a run: where it stands, and what is to be done about it.
 
-use holdgate_core::Digest;
-
 use super::Effect;
 use crate::model::{Message, RequestedCall};
 use crate::run::journal::{Ending, Event};
 use crate::run::outcome::{CallResult, CallSummary, ReceiptState, Rejection, Review};
-use crate::run::review::{Known, Place, Question, TASK};
+use crate::run::review::{Known, Place, Question, TASK, claim_of};
 
 /// One call of the run.
 #[derive(Clone, Debug)]
@@ -193,11 +191,9 @@ impl Call {
     }
 }
 
-/// The claim of a call. The same in every process, so that a claim whose reply was lost can be made again.
+/// The claim of a call.
 pub(crate) fn claim_id(place: Place<'_>, call: &str) -> String {
     let Place { run, task } = place;
     // The calls of a single agent's run were named before there were others.
-    let text = if task == TASK { format!("{run}\n{call}") } else { format!("{run}\n{task}\n{call}") };
-    let hex = Digest::of(text.as_bytes()).to_hex();
-    format!("clm_{}", &hex[..32])
+    claim_of(&if task == TASK { format!("{run}\n{call}") } else { format!("{run}\n{task}\n{call}") })
 }
